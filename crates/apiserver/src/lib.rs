@@ -1,10 +1,9 @@
 //! An embedded Kubernetes API server for laptops and tests.
 //!
-//! The server stores objects as JSON for a small table of kinds ([`Resource`]). It serves the part
-//! of the API of kube-apiserver that a DNS server and `kubectl create, apply, get, edit, patch,
-//! delete` use. The types of k8s-openapi are the schema. There is no authentication, admission,
-//! subresource, dry run, set-based selector or allocation of node ports, and nothing is kept on
-//! disk.
+//! The server stores objects of a few kinds ([`Resource`]) as JSON. It serves the part of the API
+//! of kube-apiserver that a DNS server and `kubectl create, apply, get, edit, patch, delete` use.
+//! The types of k8s-openapi are the schema. There is no authentication, admission, subresource, dry
+//! run, set-based selector or allocation of node ports, and nothing is kept on disk.
 //!
 //! `http` passes lists to `list`, watches to `watch`, and all other requests for objects to
 //! `registry`. For a write, `registry` completes and validates the object with `meta`, `schema` and

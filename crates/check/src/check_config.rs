@@ -54,7 +54,7 @@ pub(crate) struct Options {
     /// write a configuration of CoreDNS that is equivalent to the flags and the ConfigMap
     #[arg(long)]
     corefile: bool,
-    /// arguments of kubedns, as one text, after those in FILE
+    /// arguments of kubedns, as one text; they are added to those in FILE
     #[arg(long, value_name = "string", default_value = "")]
     kubedns_args: String,
     /// YAML or JSON with a ConfigMap, a directory with one file per key, or - for standard input
@@ -109,8 +109,8 @@ impl ConfigData {
     }
 }
 
-/// Writes the configuration of `CoreDNS` for the `ConfigMap` of the file, which has at most one, and
-/// for the arguments of the containers named kubedns.
+/// Writes the configuration of `CoreDNS` for the `ConfigMap` of the file, and for the arguments of
+/// the containers named kubedns. The file may have no `ConfigMap`, but not several.
 fn write_corefile(options: &Options) -> Result<Exit, String> {
     let mut arguments = Vec::new();
     let maps = if options.path != "-" && Path::new(&options.path).is_dir() {

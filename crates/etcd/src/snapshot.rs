@@ -53,7 +53,8 @@ impl EtcdSnapshot {
     }
 }
 
-/// There is no cluster, so there are no records, and no list to wait for.
+/// There is no cluster, so there are no cluster records, and no lists of Kubernetes objects to wait
+/// for. The records of etcd are in the zones.
 impl Records for EtcdSnapshot {
     fn has_synced(&self) -> bool {
         true

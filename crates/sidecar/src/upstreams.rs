@@ -1,9 +1,10 @@
 //! Probes of the upstreams of dnsmasq: their condition and latency.
 //!
 //! dnsmasq lists its upstreams with their numbers of queries (CHAOS TXT `servers.bind`). The list
-//! has no usable number of failures: dnsmasq 2.90 counts no failure of a server that is silent or
-//! fails every query. So the sidecar, which shares dnsmasq's network, sends each upstream one small
-//! query per interval. A server with a probe of its own, such as kubedns, is left out.
+//! has no usable number of failures: dnsmasq 2.90 does not count the failures of a server that is
+//! silent or answers every query with an error. So the sidecar, which shares dnsmasq's network,
+//! sends each upstream one small query per interval. A server with a probe of its own, such as
+//! kubedns, is left out.
 //!
 //! The nanny reports which names an upstream serves. For a stub domain, the query asks for the SOA
 //! record of that domain. Otherwise the query asks for the name servers of the root. If the
@@ -63,7 +64,7 @@ pub(crate) struct ProbeSettings {
 #[derive(Debug)]
 pub(crate) struct UpstreamProbes {
     dnsmasq: ServerAddr,
-    /// Servers that need no probe as upstreams.
+    /// Servers that have a probe of their own, so they are not probed as upstreams.
     others: Vec<ServerAddr>,
     peers: Arc<ReportPeers>,
     settings: ProbeSettings,
@@ -94,7 +95,7 @@ impl UpstreamProbes {
         })
     }
 
-    /// The current state, by address.
+    /// The current state of each upstream, ordered by address.
     pub(crate) fn status(&self) -> Vec<DnsmasqUpstream> {
         let now = Now::read();
         let known = self.known.lock();

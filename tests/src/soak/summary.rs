@@ -42,7 +42,7 @@ const QUANTITIES: [Quantity; 3] = [
 
 impl Summary {
     /// Returns whether every answer was right, no container was restarted, and no quantity grew too
-    /// much. Queries may be lost if the kernel dropped them before dnsmasq read them.
+    /// much. At most as many queries may be lost as the kernel dropped before dnsmasq read them.
     pub fn is_good(&self) -> bool {
         self.complaints().is_empty()
     }
@@ -54,15 +54,16 @@ impl Summary {
         let lost = self.report.lost();
         if lost > self.drops {
             complaints.push(format!(
-                "{lost} queries lost, but the kernel dropped only {} before dnsmasq",
+                "{lost} queries were lost, but the kernel dropped only {} before dnsmasq read them",
                 self.drops
             ));
         }
         if self.restarts > 0 {
-            complaints.push(format!("{} restarts of containers", self.restarts));
+            complaints.push(format!("containers were restarted {} times", self.restarts));
         }
         if self.churn.delays.is_empty() {
-            complaints.push("no delay between a change and its answer was measured".to_owned());
+            let problem = "no delay from a change to an answer that shows it was measured";
+            complaints.push(problem.to_owned());
         }
         for process in &self.processes {
             complaints.extend(
@@ -85,9 +86,10 @@ fn growth(
     match thirds(process, of) {
         Err(error) => Some(format!("{name}: {error}")),
         Ok(thirds) if thirds.is_flat(margin.0, margin.1) => None,
-        Ok(Thirds([_, second, last])) => {
-            Some(format!("{name}: {what} grew from {second} to {last}"))
-        }
+        Ok(Thirds([_, second, last])) => Some(format!(
+            "{name}: the median of {what} grew from {second} in the second third to {last} in \
+                 the last"
+        )),
     }
 }
 
@@ -105,7 +107,7 @@ impl fmt::Display for Summary {
         let minutes = self.elapsed.as_secs_f64() / 60.0;
         writeln!(
             f,
-            "{minutes:.1} minutes; {changes} changes of Services and Endpoints, {edits} edits of the ConfigMap."
+            "The test ran for {minutes:.1} minutes. It made {changes} changes of Services and Endpoints, and {edits} edits of the ConfigMap."
         )?;
         let mut delays = delays.clone();
         delays.sort_unstable();
@@ -121,12 +123,20 @@ impl fmt::Display for Summary {
         let n = delays.len();
         writeln!(
             f,
-            "Change to answer, {n} times: median {median:.1} ms, p99 {p99:.1} ms, most {most:.1} ms.\n"
+            "The delay from a change to the first answer that shows it was measured {n} times: median {median:.1} ms, p99 {p99:.1} ms, maximum {most:.1} ms.\n"
         )?;
         for (path, line) in &self.report.lines {
             writeln!(f, "* {path}: {line}")?;
         }
-        writeln!(f, "\nDropped by the kernel before dnsmasq: {}.", self.drops)?;
+        writeln!(
+            f,
+            "\nThe kernel dropped {} datagrams before dnsmasq read them.",
+            self.drops
+        )?;
+        writeln!(
+            f,
+            "\nThe table shows the median of each third of the test, and the peak."
+        )?;
         writeln!(
             f,
             "\n| process | quantity | first third | second third | last third | peak |"
@@ -139,7 +149,7 @@ impl fmt::Display for Summary {
         for process in &self.processes {
             writeln!(
                 f,
-                "* {}: {:.1} % of a core",
+                "* {} used {:.1} % of a core.",
                 process.name,
                 load(process, self.elapsed)
             )?;

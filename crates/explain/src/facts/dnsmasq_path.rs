@@ -1,11 +1,10 @@
 //! The path of a query from a pod: through dnsmasq, or directly to kubedns.
 //!
-//! dnsmasq is another process. The nanny reports its options; without a report, the options of the
-//! stock manifest are assumed. With the stock flags, dnsmasq forwards the cluster domain and both
-//! reverse trees to kubedns, and does not cache negative answers. The nanny adds the stub domains
-//! and upstream servers of the ConfigMap, or kubedns as the only server (`-forward=kubedns`). This
-//! module assumes that dnsmasq also forwards further zones (etcd, external, cluster set) to
-//! kubedns.
+//! The nanny reports the options of dnsmasq; without a report, the options of the stock manifest
+//! are assumed. With the stock flags, dnsmasq forwards the cluster domain and both reverse trees to
+//! kubedns, and does not cache negative answers. The nanny adds the stub domains and upstream
+//! servers of the ConfigMap, or kubedns as the only server (`-forward=kubedns`). This module
+//! assumes that dnsmasq also forwards further zones (etcd, external, cluster set) to kubedns.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -96,8 +95,8 @@ impl DnsFront {
         Some(TypeAnswer::from_arguments(qtype, records.collect()))
     }
 
-    /// The addresses for a domain around `name` in the arguments of dnsmasq; `None` if a longer
-    /// domain has a server.
+    /// The addresses that the arguments of dnsmasq give for a domain which contains `name`; `None`
+    /// if a longer domain has a server.
     fn domain_addresses(&self, name: &Name, domain: &Name) -> Option<DomainAddresses> {
         let arguments = self.arguments.as_ref()?;
         let found = arguments.domain_addresses(name)?;
@@ -188,8 +187,8 @@ impl DnsFront {
         }
     }
 
-    /// The path that the options for a domain decide; `None` if a longer stub domain decides, or a
-    /// domain of kubedns that is at least as long.
+    /// The path according to the options for a domain. `None` if these options do not apply,
+    /// because there is a longer stub domain, or a domain of kubedns that is at least as long.
     fn path_by_domain(
         &self,
         name: &Name,
@@ -269,7 +268,7 @@ impl DnsFront {
         }
     }
 
-    /// The longest domain around `name` that dnsmasq forwards to kubedns.
+    /// The longest domain that contains `name` and that dnsmasq forwards to kubedns.
     fn kubedns_domain(&self, name: &Name, domain: &Name) -> Option<Name> {
         let own_names = self
             .config
@@ -282,7 +281,7 @@ impl DnsFront {
             .max_by_key(Name::label_count)
     }
 
-    /// The longest stub domain that is around `name` and has servers in dnsmasq.
+    /// The longest stub domain that contains `name` and has servers in dnsmasq.
     fn stub_domain(&self, name: &Name) -> Option<StubDomain<'_>> {
         let mut longest: Option<StubDomain<'_>> = None;
         for (domain, servers) in &self.config.stub_domains {

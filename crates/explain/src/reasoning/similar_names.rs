@@ -172,7 +172,10 @@ impl SimilarNames {
             return None;
         }
         let names = join_first(&self.without_records, MAX_REMARKED);
-        let text = format!("similar names have no records now, explain them: {names}");
+        let text = format!(
+            "similar Services exist, but their names have no records now (kube-dns explain says \
+             why): {names}"
+        );
         Some(CodedNote::new("similar_without_records", text))
     }
 }
@@ -313,7 +316,7 @@ fn is_part_of_name(a: &str, b: &str) -> bool {
 
 impl SimilarNames {
     /// Adds the name of the Service, with the prefix of the reading if the longer name has an
-    /// answer. A name that exists and fails, such as a loop of aliases, is left out.
+    /// answer. A name that exists but fails, such as an alias in a loop, is left out.
     fn add(&mut self, evidence: Evidence<'_>, similar: SimilarService<'_>, types: &[u16]) {
         let ObjectKey { namespace, name } = similar.service;
         let plain = format!("{name}.{namespace}.svc.{}", evidence.snapshot.zone.domain);

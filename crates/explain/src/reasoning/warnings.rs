@@ -1,4 +1,5 @@
-//! Warnings that an answer may be outdated or incomplete, or that its servers fail.
+//! Warnings that an answer may be outdated or incomplete, or that the upstream servers of a name
+//! fail.
 
 mod upstreams;
 
@@ -87,9 +88,7 @@ fn warn_of_lost_watches(state: &ServerState, found: Option<&FoundObjects>) -> Op
     }
 
     let kinds = lost.join(" and ");
-    let text = format!(
-        "the watch of {kinds} is not open: changes since the API server was lost are unknown"
-    );
+    let text = format!("the watch of {kinds} is not open: changes since it closed are unknown");
     Some(CodedNote::new("api_server_lost", text))
 }
 
@@ -99,7 +98,10 @@ fn warn_of_rejected_config(config: &ConfigState, now: Moment) -> Option<CodedNot
         "the defaults are in force".to_owned()
     } else {
         let loaded = Moment::from(config.loaded_at).age_at(now);
-        format!("version {} stays in force, loaded {loaded}", config.version)
+        format!(
+            "version {}, loaded {loaded}, stays in force",
+            config.version
+        )
     };
     let text = format!("the newest configuration is rejected: {error}; {in_force}");
     Some(CodedNote::new("config_rejected", text))

@@ -35,11 +35,10 @@ fn ignored_empty_service_is_named() {
     cluster.add_endpoints(&endpoints);
     cluster.sync();
     let code = "no_ready_endpoints";
-    let empty = "Service default/kubernetes is left out while it is empty (--ignore-empty-services) and has no endpoints: \
-                 no pod that has an address matches its selector, if it has one (pods that are pending or finished do \
-                 not count)";
-    let starting = "Service apps/starting is left out while it is empty (--ignore-empty-services): none of its addresses \
-                    is ready, 1 not ready";
+    let empty = "--ignore-empty-services leaves out Service default/kubernetes, which has no endpoints: no pod that has \
+                 an address matches the selector of the Service, or the Service has no selector (pods that are pending \
+                 or finished do not count)";
+    let starting = "--ignore-empty-services leaves out Service apps/starting, which has no ready endpoints (1 not ready)";
     let kubernetes = [
         "kubernetes.default.svc.cluster.local. A",
         "_https._tcp.kubernetes.default.svc.cluster.local. SRV",
@@ -106,7 +105,7 @@ fn unserved_namespace_is_named() {
     cluster.expect_each(REASON, &unserved, expected);
 }
 
-/// A Service with an external address, and one without.
+/// A cluster with an external zone, a Service with an external address, and a Service without one.
 fn cluster_with_external_zone() -> Cluster {
     let records = RecordOptions {
         external: ExternalRecords::Exposed,
@@ -131,9 +130,9 @@ fn cluster_with_external_zone() -> Cluster {
 #[test]
 fn external_zone_names_are_explained() {
     let cluster = cluster_with_external_zone();
-    let no_address = "Service apps/inside has no such name outside of the cluster: there are names for external IPs, for load \
-                      balancers that have an address, for their ports, and with --external-headless for endpoints of \
-                      headless Services";
+    let no_address = "Service apps/inside does not have this name in the external zone: a Service has names there if it \
+                      has external IPs or a load balancer with an address, or if it is headless and kubedns runs with \
+                      --external-headless";
     let nobody =
         "the name resolves, but connections fail: Service apps/shop has no ready endpoints";
     let missing = "there is no Service \"nothing\" in namespace apps";
@@ -226,9 +225,9 @@ fn preferred_zone_limits_addresses() {
         "_http._tcp.spread.apps.svc.cluster.local. SRV",
     ];
     cluster.expect_each(REASON, &spread, ["answered", "preferred_zone", text]);
-    // Names of zones need a flag.
+    // Names for single zones need a flag.
     let zone = ["eu-1.pin._zone.spread.apps.svc.cluster.local. A"];
-    let text = "names of zones need --zonal-names";
+    let text = "names for single zones exist only with --zonal-names";
     cluster.expect_each(REASON, &zone, ["nx_domain", "no_zonal_names", text]);
     let far = ["far.spread.apps.svc.cluster.local. A"];
     cluster.expect_each(REASON, &far, ["answered", "", ""]);
@@ -244,7 +243,7 @@ fn names_of_zones_are_explained() {
                        eu-1 (3), eu-2 (1)";
     let all = format!("{no_endpoint}: the answer has the endpoints of all zones");
     let of_cluster_ip =
-        "Service apps/web has a cluster IP: only headless Services have names of zones";
+        "Service apps/web has a cluster IP: only headless Services have names for single zones";
     for (name, outcome) in [
         ("eu-1.pin._zone.spread", ["answered", "", ""]),
         (

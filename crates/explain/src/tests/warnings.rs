@@ -55,7 +55,8 @@ fn server_state_causes_warnings() {
     cluster.server.lost = vec![Kind::Service, Kind::Endpoints, Kind::EndpointSlice];
     cluster.server.draining = true;
     assert_eq!(warning_codes(&cluster), ["api_server_lost", "draining"]);
-    let text = "the watch of services and endpoints is not open: changes since the API server was lost are unknown";
+    let text =
+        "the watch of services and endpoints is not open: changes since it closed are unknown";
     cluster.expect(["/warnings/0/text"], &[(WEB, [text])]);
     cluster.server.progress = SyncProgress::Stale;
     assert_eq!(warning_codes(&cluster), ["stale", "draining"]);
@@ -84,8 +85,8 @@ fn rejected_configuration_names_version_in_force() {
     cluster.server.config.error = Some(rejection());
     let version = cluster.server.config.version;
     let expected = format!(
-        "the newest configuration is rejected: stubDomains: not JSON; version {version} stays in force, loaded 60 \
-         minutes ago"
+        "the newest configuration is rejected: stubDomains: not JSON; version {version}, loaded 60 minutes ago, \
+         stays in force"
     );
     let rows = [("web.apps", [expected.as_str(), "stubDomains: not JSON"])];
     cluster.expect(["/warnings/0/text", "/server/config_rejected"], &rows);
@@ -192,7 +193,7 @@ fn deleted_service_has_time() {
         let reason = &cluster.explain(words).detail.reasons[0];
         // The year begins with 20.
         let text = format!(
-            "there is no Service {name:?} in namespace prod any more: it was seen deleted 20"
+            "there is no Service {name:?} in namespace prod any more: kubedns saw its deletion at 20"
         );
         assert_eq!(reason.code, "service_deleted");
         assert!(reason.text.starts_with(&text), "{}", reason.text);
@@ -321,7 +322,8 @@ fn failing_upstream_beside_others_gets_warning() {
         // The configuration has no such server, so dnsmasq never asks it.
         mk_failing(None, "192.0.2.55:53", FailingCause::Down),
     ];
-    let text = "no answer now from upstream 192.0.2.53:53: others are asked first";
+    let text =
+        "there is no answer now from upstream 192.0.2.53:53: the other upstreams are asked first";
     let pointers = ["/warnings/0/code", "/warnings/0/text", "/warnings/1/text"];
     cluster.expect(
         pointers,

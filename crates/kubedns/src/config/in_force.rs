@@ -1,6 +1,6 @@
 //! The settings in force. They are computed from the configuration and all other inputs, without
-//! any state. Only one fact is not an input, but is found out from the system: whether the address
-//! of an upstream with our port is local.
+//! any state. Only one fact comes from the system instead: whether an upstream with our port has a
+//! local address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -32,7 +32,8 @@ pub struct ConfigFlags {
     pub domains: Vec<Domain>,
     /// The cluster domain to which aliases of Services lead.
     pub service_domain: Name,
-    /// The zones with records of our own: the cluster domains, and those of further flags.
+    /// The zones with records of our own: the cluster domains, and the zones that flags add (etcd,
+    /// external, cluster set).
     pub zones: Vec<Name>,
     /// `--nameservers`.
     pub nameservers: Vec<Upstream>,
@@ -50,7 +51,7 @@ impl ConfigFlags {
     pub fn new(options: &Options, zone: &Zone, address: SocketAddr) -> Self {
         let nameservers = nameservers::parse(&options.nameservers);
         for error in &nameservers.bad {
-            tracing::error!(%error, "server of --nameservers ignored");
+            tracing::error!(%error, "a server of --nameservers is ignored");
         }
         Self {
             topology: options.topology,
@@ -58,7 +59,7 @@ impl ConfigFlags {
             service_domain: options.domain.first.name(),
             zones: options.own_zones(),
             nameservers: nameservers.good,
-            // Contradictory flags have already ended the start.
+            // The flags are not contradictory here: kubedns would have exited before.
             search: options.search().ok().flatten(),
             fallthrough: Arc::clone(&zone.fallthrough),
             listening: vec![address],
@@ -91,12 +92,12 @@ pub enum ConfigKnowledge {
     Known,
 }
 
-/// All inputs of what is in force.
+/// All inputs from which [`InForce`] is computed.
 #[derive(Debug, Clone, Copy)]
 pub struct ConfigInputs<'a> {
     /// The flags.
     pub flags: &'a ConfigFlags,
-    /// Whether `config` is the content of the source.
+    /// The extent to which `config` is known.
     pub knowledge: ConfigKnowledge,
     /// The last good configuration.
     pub config: &'a Config,
@@ -113,7 +114,8 @@ pub struct ConfigInputs<'a> {
 pub struct InForce {
     /// The version of the configuration.
     pub version: ConfigVersion,
-    /// Whether the configuration is known. If it is not, the defaults are in force.
+    /// Whether the configuration is known. If it is not, the defaults are in force, or external
+    /// names have no upstreams: see [`ConfigKnowledge`].
     pub is_known: bool,
     /// The domain of each federation, by the name of the federation.
     pub federations: BTreeMap<String, String>,
@@ -133,7 +135,8 @@ pub struct InForce {
     pub looping_servers: usize,
 }
 
-/// The settings of the zone that follow from the configuration. All other settings are flags.
+/// The settings of the zone that are computed from [`ConfigInputs`]. All other settings of the zone
+/// are flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneSettings {
     /// The TXT strings in class CHAOS. If they change, the nanny empties the cache of dnsmasq.
@@ -158,8 +161,8 @@ impl InForce {
     pub fn compute(inputs: &ConfigInputs<'_>) -> Self {
         let ConfigInputs { config, flags, .. } = inputs;
         let servers = ConfiguredServers::compute(inputs);
-        // Servers that are left out because of a loop are probed, too. Otherwise, the end of the
-        // loop would never be found.
+        // Servers that are left out because of a loop are probed, too. Otherwise, kubedns would
+        // never find out that the loop no longer exists.
         let probed_routes = servers.routes(&flags.fallthrough);
         let own_servers = own_servers(&servers, flags);
         let zone = ZoneSettings::compute(inputs, &servers, &own_servers);

@@ -1,4 +1,5 @@
-//! The configuration with files, names and an API server that change.
+//! The configuration follows changes of its files, of the API server's `ConfigMap`, and of the
+//! addresses of server names.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -245,7 +246,7 @@ async fn unread_config_map_withholds_upstreams() {
 }
 
 /// The names of the stub servers are in the cluster domain, so they are queried at the address of
-/// kubedns. Here, an upstream has this address.
+/// kubedns. In this test, a scripted server answers at this address instead of kubedns.
 #[tokio::test]
 async fn stub_server_names_are_looked_up() {
     let kubedns = Upstream::answering("192.0.2.8").await;

@@ -125,7 +125,8 @@ async fn answering(rcode: &'static str) -> Server {
     Server::start(move |asked: &Asked| Reply::to(&asked.packet).rcode(rcode).into()).await
 }
 
-/// The nanny's status. `arguments` are the servers for all other names in dnsmasq's arguments.
+/// The nanny's status. `arguments` are the servers that dnsmasq's arguments give for all other
+/// names.
 fn routes(
     stub_domains: &[(&str, SocketAddr)],
     upstreams: &[SocketAddr],
@@ -162,7 +163,8 @@ async fn query_depends_on_served_names() {
         &[outside.addr(), both.addr()],
         &[in_arguments.addr()],
     );
-    // The arguments of dnsmasq name the last server for a single domain, so its purpose is unknown.
+    // The nanny's status does not contain the last server, so the purpose of this server is unknown.
+    // dnsmasq's arguments may give such a server for a single domain.
     let servers = [&stub, &outside, &both, &in_arguments, &of_domain];
     let texts = servers.map(|server| text(server.addr(), 7));
     let lab = Lab::start(&texts, &nanny, Vec::new()).await;

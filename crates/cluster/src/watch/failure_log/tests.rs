@@ -27,7 +27,7 @@ async fn outage_is_logged_rarely() {
     for (what, lasts, expected) in [
         ("a restart", 20, vec![0]),
         ("a minute", 60, vec![0, 30]),
-        ("long", 700, vec![0, 30, 330, 630]),
+        ("a long outage", 700, vec![0, 30, 330, 630]),
     ] {
         let seconds = logged_seconds(&ApiOutage::default(), lasts).await;
         assert_eq!(seconds, expected, "{what}");
@@ -55,7 +55,10 @@ async fn outage_ends_with_last_feed() {
     assert!(
         outage.note_end().is_none() && outage.note_end().is_none() && outage.note_end().is_none()
     );
-    assert!(!outage.is_ongoing(), "the feeds ended without an event");
+    assert!(
+        !outage.is_ongoing(),
+        "the outage is over when the feeds have ended without an event"
+    );
 }
 
 /// The role of the stock manifest does not permit EndpointSlices.

@@ -22,8 +22,8 @@ const MAX_ALIASES: usize = 32;
 
 /// Reason for empty endpoints. The control plane puts every matching pod with an address into the
 /// endpoints; pods and selectors are unknown here.
-const NO_POD: &str = "no pod that has an address matches its selector, if it has one (pods that \
-                      are pending or finished do not count)";
+const NO_POD: &str = "no pod that has an address matches the selector of the Service, or the \
+                      Service has no selector (pods that are pending or finished do not count)";
 
 /// The reason why a name of a Service in the cluster domain has no answer.
 pub(super) fn missing_service_name(
@@ -91,14 +91,14 @@ pub(super) fn missing_external_name(
     }
 
     let text = format!(
-        "Service {key} has no such name outside of the cluster: there are names for external IPs, \
-         for load balancers that have an address, for their ports, and with --external-headless \
-         for endpoints of headless Services"
+        "Service {key} does not have this name in the external zone: a Service has names there if \
+         it has external IPs or a load balancer with an address, or if it is headless and kubedns \
+         runs with --external-headless"
     );
     Some(CodedNote::new("no_external_address", text))
 }
 
-/// The reason why the name of a zone does not exist, or has no addresses.
+/// The reason why a Service's name for a single zone does not exist, or has no addresses.
 fn missing_zonal_name(
     evidence: Evidence<'_>,
     candidate: &NameCandidate,
@@ -108,13 +108,15 @@ fn missing_zonal_name(
     let ServiceObjects { key, service, .. } = &found.object;
     let kind = service.as_ref().map(|service| service.kind);
     if kind == Some(ShownServiceKind::ClusterIp) {
-        let text =
-            format!("Service {key} has a cluster IP: only headless Services have names of zones");
+        let text = format!(
+            "Service {key} has a cluster IP: only headless Services have names for single zones"
+        );
         return CodedNote::new("no_zonal_names", text);
     }
     let zonal = evidence.snapshot.zonal.entry(&[&key.namespace], &key.name);
     let Some(zonal) = zonal else {
-        return CodedNote::new("no_zonal_names", "names of zones need --zonal-names");
+        let text = "names for single zones exist only with --zonal-names";
+        return CodedNote::new("no_zonal_names", text);
     };
 
     match service {
@@ -156,8 +158,8 @@ fn no_service(evidence: Evidence<'_>, found: &FoundService) -> CodedNote {
     // no sign of a mistake.
     if let Some(deleted) = found.deleted {
         let text = format!(
-            "there is no Service {name:?} in namespace {namespace} any more: it was seen deleted \
-             {deleted} ({})",
+            "there is no Service {name:?} in namespace {namespace} any more: kubedns saw its \
+             deletion at {deleted} ({})",
             deleted.age_at(evidence.now)
         );
         return CodedNote::new("service_deleted", text);
@@ -270,24 +272,27 @@ fn no_ready_endpoints(
     service: &ShownService,
     endpoints: Option<&ShownEndpoints>,
 ) -> CodedNote {
-    let kind = match service.kind {
-        ShownServiceKind::WithoutIp => "has no cluster IP yet",
-        ShownServiceKind::ClusterIp => "is left out while it is empty (--ignore-empty-services)",
-        _ => "is headless",
+    let is_cluster_ip = service.kind == ShownServiceKind::ClusterIp;
+    let start = match service.kind {
+        ShownServiceKind::WithoutIp => format!("Service {key} has no cluster IP yet and"),
+        ShownServiceKind::ClusterIp => {
+            format!("--ignore-empty-services leaves out Service {key}, which")
+        }
+        _ => format!("Service {key} is headless and"),
     };
 
     // `None` stands for a Service without any endpoints object, 0 for a Service whose endpoints
     // objects are empty.
     let not_ready = endpoints.map(|endpoints| endpoints.not_ready);
     let text = match not_ready {
-        None => format!("Service {key} {kind} and has no endpoints: {NO_POD}"),
-        Some(0) => format!("Service {key} {kind} and its endpoints are empty: {NO_POD}"),
-        Some(not_ready) if service.kind == ShownServiceKind::ClusterIp => {
-            format!("Service {key} {kind}: none of its addresses is ready, {not_ready} not ready")
+        None => format!("{start} has no endpoints: {NO_POD}"),
+        Some(0) => format!("{start} has empty endpoints: {NO_POD}"),
+        Some(not_ready) if is_cluster_ip => {
+            format!("{start} has no ready endpoints ({not_ready} not ready)")
         }
         Some(not_ready) => format!(
-            "Service {key} {kind} and none of its addresses is ready: {not_ready} not ready, and \
-             publishNotReadyAddresses is false"
+            "{start} has no ready endpoints ({not_ready} not ready), and publishNotReadyAddresses \
+             is false"
         ),
     };
     CodedNote::new("no_ready_endpoints", text)
@@ -341,7 +346,7 @@ fn no_such_port(
     };
     let text = if port.is_empty() {
         let lower = protocol.to_ascii_lowercase();
-        format!("_{lower} alone is not a port of Service {key}, a port is _PORT._{lower}; {known}")
+        format!("Service {key} has no records for _{lower} alone, only for _PORT._{lower}; {known}")
     } else {
         let upper = protocol.to_ascii_uppercase();
         format!("Service {key} has no port {port:?} over {upper}; {known}")
@@ -366,7 +371,7 @@ fn no_address_of_family(
             format!("{label:?} of Service {key} has no {family} address")
         }
         (_, ShownServiceKind::ClusterIp) => format!("Service {key} has no {family} cluster IP"),
-        _ => format!("Service {key} has no {family} published address"),
+        _ => format!("Service {key} has no published {family} address"),
     };
     CodedNote::new("no_address_of_family", text)
 }

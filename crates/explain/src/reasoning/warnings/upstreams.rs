@@ -121,7 +121,9 @@ impl ForwardedName {
         let list = join(down);
         let is_any_left = self.servers.iter().any(|server| !down.contains(&server));
         if is_any_left {
-            let text = format!("no answer now from upstream {list}: others are asked first");
+            let text = format!(
+                "there is no answer now from upstream {list}: the other upstreams are asked first"
+            );
             return Some(CodedNote::new("upstream_down", text));
         }
         let text = format!(

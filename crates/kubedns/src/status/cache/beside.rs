@@ -68,8 +68,8 @@ impl<'a> OtherRecords<'a> {
                 OwnTarget::Name(target) => {
                     aliases.insert(name, target.to_string());
                 }
-                // This variant does not occur here: only following a chain of aliases gives it,
-                // and each target here is a single step.
+                // This variant does not occur here. It only results from following a chain of
+                // aliases, and these targets are not followed.
                 OwnTarget::Unresolvable => {}
             }
         }
@@ -82,9 +82,9 @@ impl<'a> OtherRecords<'a> {
 }
 
 impl ZoneNames<'_> {
-    /// Visits each owner name with its path, in any order. `None` means that there are no older
-    /// records with which to compare, so that `owner_names` visits all names.
+    /// Visits each owner name with its path, in any order.
     fn visit_paths(&self, offer: &mut dyn FnMut(String, Vec<SmolStr>)) {
+        // With `None`, `owner_names` does not compare with older records, so it visits all names.
         self.0.records.owner_names(None, &mut |path| {
             if let Some(name) = Name::from_path(path, &self.0.domain) {
                 offer(name.to_string(), path.iter().map(SmolStr::new).collect());
