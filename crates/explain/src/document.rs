@@ -227,7 +227,8 @@ pub(crate) struct TypeAnswer {
     /// and clients retry over TCP.
     pub(crate) truncated: bool,
     /// Queries for external names, as `NAME TYPE`. When kubedns answers a client, it sends these
-    /// queries to upstream servers and adds the records to the answer. They are not in `records`.
+    /// queries to upstream servers and adds the records to the answer. These records are not in
+    /// `records`.
     pub(crate) asks: Vec<String>,
     /// The key of the `ConfigMap` whose rule answers. The rule is for the name, or for the target
     /// if the name is an alias.

@@ -205,8 +205,8 @@ impl UpstreamProbes {
         }
     }
 
-    /// Returns whether the server is not probed, because it is the nanny's SERVFAIL server or has a
-    /// probe of its own.
+    /// Returns whether the server is not probed, because the nanny answers every query to it with
+    /// SERVFAIL, or because it has a probe of its own.
     fn is_excluded(&self, address: SocketAddr, nanny: &NannyStatus) -> bool {
         let servfail_server = nanny.routes.servfail_server.as_ref();
         servfail_server.is_some_and(|server| *server == address.to_string())

@@ -88,7 +88,7 @@ fn growth(
         Ok(thirds) if thirds.is_flat(margin.0, margin.1) => None,
         Ok(Thirds([_, second, last])) => Some(format!(
             "{name}: the median of {what} grew from {second} in the second third to {last} in \
-                 the last"
+             the last"
         )),
     }
 }

@@ -1,4 +1,5 @@
-//! A feed of one collection, which is listed, watched, resumed and listed again forever.
+//! A feed of one collection. The feed lists and watches the collection. When a watch ends, the feed
+//! resumes it or lists the collection again, forever.
 
 mod recovery;
 

@@ -268,7 +268,8 @@ fn compare_service<'s>(
             (3 + far + more, "similar_name", text)
         }
         (None, Some(0)) if is_part_of_name(&wanted.name, name) => {
-            let text = format!("{:?} is a part of it", wanted.name);
+            let (part, whole) = shorter_first(&wanted.name, name);
+            let text = format!("{part:?} is a part of {whole:?}");
             (6, "part_of_name", text)
         }
         _ => return None,
@@ -304,7 +305,7 @@ fn typing_error_text(count: usize) -> String {
 /// Whether the longer name begins or ends with the shorter name, separated by '-': `redis` and
 /// `redis-master`.
 fn is_part_of_name(a: &str, b: &str) -> bool {
-    let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
+    let (short, long) = shorter_first(a, b);
     let is_prefix = long
         .strip_prefix(short)
         .is_some_and(|rest| rest.starts_with('-'));
@@ -312,6 +313,10 @@ fn is_part_of_name(a: &str, b: &str) -> bool {
         .strip_suffix(short)
         .is_some_and(|rest| rest.ends_with('-'));
     is_prefix || is_suffix
+}
+
+fn shorter_first<'n>(a: &'n str, b: &'n str) -> (&'n str, &'n str) {
+    if a.len() < b.len() { (a, b) } else { (b, a) }
 }
 
 impl SimilarNames {
