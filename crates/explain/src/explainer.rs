@@ -18,7 +18,7 @@ use crate::facts::topology::DnsmasqTopology;
 use crate::request::ExplainRequest;
 use crate::survey::NameSurvey;
 
-/// Maximum number of requests that wait or are being explained.
+/// Maximum number of requests: the one that is being explained, and those that wait for it.
 const MAX_AT_ONCE: usize = 4;
 /// Timeout of the request for the status of the nanny, which is in the same pod.
 const NANNY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -46,16 +46,16 @@ pub type ReadServerState = dyn Fn() -> ServerState + Send + Sync;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ExplainError {
     /// Too many explanations are in progress.
-    #[error("{MAX_AT_ONCE} names are being explained already, ask again")]
+    #[error("{MAX_AT_ONCE} requests are being answered already, ask again later")]
     Busy,
     /// The process is shutting down.
-    #[error("shutting down")]
+    #[error("kubedns is shutting down")]
     Ending,
 }
 
 impl Explainer {
     /// Returns an explainer of the records in `published`, and of the `objects` that the records
-    /// were made of. All pages take turns for the same `share` of the processor.
+    /// were made of. All pages use the same `share` of the processor, one after the other.
     pub fn new(
         published: Arc<Published>,
         objects: Arc<PublishedObjects>,
@@ -143,8 +143,8 @@ impl Explainer {
             arguments,
         };
 
-        // The records are read first, because the objects are published before the records that are
-        // made of them.
+        // Objects are published before the records that are made of them. The records are read
+        // first, so the objects that are read afterwards are at least as new.
         let survey = NameSurvey::query_records(self.published.get(), &front, request);
         let found = self
             .objects

@@ -24,7 +24,8 @@ impl Moment {
             return "in the future".to_owned();
         };
 
-        // Each unit begins at two, so that rounding down never hides half of the age.
+        // Minutes, hours and days begin at two, so that rounding down always hides less than a
+        // third of the age.
         let (count, unit) = match seconds {
             0 => return "just now".to_owned(),
             1..=119 => (seconds, "second"),

@@ -57,11 +57,11 @@ pub(crate) enum RequestedSearch {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ExplainRequestError {
     #[error(
-        "no name: /explain?name=NAME, optionally with &type=TYPE, &search=NAMESPACE, &ndots=5, \
-         &format=text"
+        "the request has no name: use /explain?name=NAME, optionally with &type=TYPE, \
+         &search=NAMESPACE, &ndots=5, &format=text"
     )]
     NoName,
-    #[error("the name has {0} characters, and a name has at most {MAX_NAME}")]
+    #[error("the name has {0} octets, and a name has at most {MAX_NAME}")]
     LongName(usize),
     #[error("not a domain name: {0}")]
     Name(#[from] wire::name::NameError),
@@ -77,7 +77,7 @@ pub(crate) enum ExplainRequestError {
          characters"
     )]
     LongSearch,
-    #[error("search {0:?}: neither a namespace nor a list of domains")]
+    #[error("search {0:?} is neither a namespace nor a list of domains")]
     Search(String),
     #[error("ndots {0:?}: a number from 0 to {MAX_NDOTS} is accepted")]
     Ndots(String),
@@ -102,7 +102,7 @@ pub(crate) struct ExplainParameters {
     /// separated by commas
     #[arg(long, value_name = "string", default_value = "default")]
     pub(crate) search: String,
-    /// options ndots of the pod's resolv.conf
+    /// the option ndots in the pod's resolv.conf
     #[arg(long, value_name = "int", default_value = "5")]
     pub(crate) ndots: String,
 }
@@ -201,7 +201,7 @@ fn parse_ndots(text: &str) -> Result<u8, ExplainRequestError> {
 
 fn check_characters(text: &str) -> Result<(), ExplainRequestError> {
     if text.len() > MAX_NAME {
-        return Err(ExplainRequestError::LongName(text.chars().count()));
+        return Err(ExplainRequestError::LongName(text.len()));
     }
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(ExplainRequestError::Characters);

@@ -2,8 +2,8 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// The highest useful limit: all bounds on connections and pending queries together need fewer
-/// descriptors.
+/// The highest useful limit: the maximum numbers of connections and pending queries together need
+/// fewer descriptors.
 const USEFUL_LIMIT: u64 = 16_384;
 /// The assumed soft limit if the limit cannot be read.
 const DEFAULT_LIMIT: u64 = 1024;
@@ -28,7 +28,7 @@ pub(crate) fn raise_limit() -> usize {
             }
         }
     }
-    tracing::debug!(limit, "open files and sockets");
+    tracing::debug!(limit, "this limit of open files and sockets is in force");
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 

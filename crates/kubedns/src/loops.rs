@@ -2,9 +2,10 @@
 //! ends.
 //!
 //! [`Forwarder::find_loops`] detects a loop. The task probes all upstreams when the configuration
-//! changes, and periodically. A loop may begin or end later: for example, a Service selects this
-//! pod only once the pod is ready. Queries do not wait for probes, so an upstream is used until a
-//! loop is found. The loops are an input of [`InForce`], which leaves these upstreams out.
+//! changes, and periodically, because a loop may begin or end at any time. For example, if the
+//! upstream is a Service that selects this pod, the loop begins when the pod is ready. Queries do
+//! not wait for probes, so an upstream is used until a loop is found. The loops are an input of
+//! [`InForce`], which leaves these upstreams out.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,14 +18,14 @@ use wire::{Name, Upstream};
 
 use crate::config::{InForce, send_changed};
 
-/// Bound of the routes to probe.
+/// Maximum number of routes that are probed.
 const MAX_PROBED: usize = 64;
 /// Pause between probes during a loop, and after a change of the routes.
 const MIN_PAUSE: Duration = Duration::from_secs(15);
 /// The longest pause between probes. Without a loop, the pause doubles after each probe. A loop that
 /// begins is found within this time.
 const MAX_PAUSE: Duration = Duration::from_mins(1);
-/// Domain of the probes of upstreams for external names. `test` is reserved (RFC 6761, section
+/// Domain in which upstreams for external names are probed. `test` is reserved (RFC 6761, section
 /// 6.2), so a probe is never for an existing name.
 const PROBE_DOMAIN: &str = "test";
 

@@ -64,8 +64,8 @@ pub struct LostZone {
     pub reason: String,
 }
 
-/// The server as part of the document. The kind of endpoints is known from the objects that were
-/// found.
+/// The part of the explanation's document that describes the server. The objects that were found
+/// tell whether kubedns reads Endpoints or EndpointSlices.
 pub(crate) fn report_server(
     state: &ServerState,
     snapshot: &Snapshot,

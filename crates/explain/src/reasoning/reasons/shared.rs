@@ -16,7 +16,7 @@ pub(super) fn no_such_type(candidate: &NameCandidate) -> CodedNote {
         .iter()
         .map(|answer| answer.qtype.as_str())
         .collect();
-    // For other types, the text says which types of records Services can have.
+    // If Services never have records of these types, the text says which types they can have.
     let is_type_of_services = types
         .iter()
         .any(|qtype| ["A", "AAAA", "SRV", "CNAME", "PTR"].contains(qtype));

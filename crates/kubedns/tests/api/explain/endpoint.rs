@@ -70,16 +70,16 @@ async fn explanation_follows_events() {
 
 /// The query string of a request, and the beginning of the error.
 const EXPLAIN_MISTAKES: &str = r#"
-                                      | no name: /explain?name=NAME, optionally with &type=TYPE
-    ?                                 | no name: /explain?name=NAME, optionally with &type=TYPE
-    ?name=                            | no name: /explain?name=NAME, optionally with &type=TYPE
-    ?name=http://                     | no name: /explain?name=NAME, optionally with &type=TYPE
+                                      | the request has no name: use /explain?name=NAME, optionally with &type=TYPE
+    ?                                 | the request has no name: use /explain?name=NAME, optionally with &type=TYPE
+    ?name=                            | the request has no name: use /explain?name=NAME, optionally with &type=TYPE
+    ?name=http://                     | the request has no name: use /explain?name=NAME, optionally with &type=TYPE
     ?name=a..b                        | not a domain name: empty label in "a..b"
     ?name=web%0ainjected              | not a domain name: only visible ASCII characters
     ?name=%ff                         | not a domain name: only visible ASCII characters
     ?name=web&type=B                  | unknown type "B": A, AAAA, SRV, PTR,
-    ?name=web&search=A_B              | search "A_B": neither a namespace nor a list of domains
-    ?name=web&search=a..b+c           | search "a..b": neither a namespace nor a list of domains
+    ?name=web&search=A_B              | search "A_B" is neither a namespace nor a list of domains
+    ?name=web&search=a..b+c           | search "a..b" is neither a namespace nor a list of domains
     ?name=web&ndots=-1                | ndots "-1": a number from 0 to 15 is accepted
     ?name=web&ndots=16                | ndots "16": a number from 0 to 15 is accepted
     ?name=web&ndots=x                 | ndots "x": a number from 0 to 15 is accepted
@@ -94,7 +94,7 @@ async fn explain_mistake_is_one_line() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     let label = "a".repeat(64);
-    let name_length = "characters, and a name has at most 255";
+    let name_length = "octets, and a name has at most 255";
     let too_long = "the search list is too long: at most 32 domains";
     let long_values = [
         ("a".repeat(256), format!("the name has 256 {name_length}")),
@@ -197,7 +197,10 @@ async fn concurrent_explanations_are_bounded() {
     for (code, body) in join_all(all).await {
         match code {
             200 => assert!(body.contains("\"verdict\"")),
-            503 => assert_eq!(body, "4 names are being explained already, ask again\n"),
+            503 => assert_eq!(
+                body,
+                "4 requests are being answered already, ask again later\n"
+            ),
             other => panic!("{other}: {body}"),
         }
     }
