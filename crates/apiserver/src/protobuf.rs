@@ -66,7 +66,7 @@ fn add(map: &mut Map<String, Value>, field: &Field, wire: &Wire<'_>) -> Option<(
             }
         }
         Type::List(element) => {
-            // An empty element stays, because the list has a place for it.
+            // An empty element stays in the list, because the list would be shorter without it.
             let value = match (value(element, wire)?, element) {
                 (Value::Null, Type::Text) => json!(""),
                 (Value::Null, Type::Message(_)) => json!({}),
@@ -102,7 +102,7 @@ fn value(kind: &Type, wire: &Wire<'_>) -> Option<Value> {
         Type::Flag => json!(wire.number()? != 0),
         Type::NumberOrText => {
             let both = read(wire.octets()?, &fields::NUMBER_OR_TEXT)?;
-            // The type of a number is 0, and zeros are left out.
+            // For a number, the field `type` is 0, and a field that is 0 is left out.
             let chosen = if both.contains_key("type") {
                 "text"
             } else {

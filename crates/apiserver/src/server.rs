@@ -39,7 +39,7 @@ pub struct ApiServer {
     options: Options,
 }
 
-/// Options of [`ApiServer::bind`]. The default is a small dual-stack cluster.
+/// Options of [`ApiServer::bind`]. By default, only the initial objects of every cluster exist.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Whether to create the initial objects of every cluster: namespaces, the `kubernetes` Service

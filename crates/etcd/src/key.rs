@@ -24,7 +24,7 @@ pub struct ZoneKeys {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum KeyError {
     /// The key is not text.
-    #[error("not UTF-8")]
+    #[error("the key is not UTF-8")]
     Text,
     /// The key has two slashes side by side, or a slash at the end.
     #[error("a label is empty")]

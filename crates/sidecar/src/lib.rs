@@ -2,8 +2,8 @@
 //!
 //! * [`spec`]: parses the value of `--probe`.
 //! * [`probe`]: sends the query of a probe at an interval, and judges the responses.
-//! * [`counters`]: exports dnsmasq's own counters, so that they do not decrease when dnsmasq
-//!   restarts.
+//! * [`counters`]: exports dnsmasq's own counters. The exported counters do not decrease when
+//!   dnsmasq restarts.
 //! * [`upstreams`]: probes dnsmasq's upstreams, because dnsmasq does not report their failures.
 //! * [`exechealthz`], [`nslookup`]: the health checks and commands of the container `healthz` in
 //!   old manifests.
@@ -29,9 +29,10 @@
 //!   alive. The readiness of kubedns decides whether the pod gets traffic.
 //!
 //! As in kube-dns, a probe without an answer for the probed name counts as an error. In addition,
-//! the gauge `..._backend_away`, `/status` and the page show that the part answers, but not for the
-//! probed name. `--health=through` restores the check of kube-dns, where only an answer for the
-//! probed name counts. Servers other than dnsmasq and kubedns are always checked like that.
+//! the gauge `..._backend_away`, `/status` and the page show when a part is alive, but gives no
+//! answer for the probed name. `--health=through` restores the check of kube-dns, where only an
+//! answer for the probed name counts. Servers other than dnsmasq and kubedns are always checked
+//! like that.
 
 mod app;
 mod container_histories;

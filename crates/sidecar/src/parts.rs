@@ -47,7 +47,7 @@ pub(crate) struct Parts {
     pub(crate) verdicts: Verdicts,
 }
 
-/// The readers of dnsmasq's counters and servers.
+/// The reader of dnsmasq's counters, and the probes of dnsmasq's upstreams.
 #[derive(Debug)]
 pub(crate) struct Dnsmasq {
     pub(crate) counters: Arc<CounterReader>,

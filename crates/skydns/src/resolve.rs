@@ -2,8 +2,8 @@
 //!
 //! The documentation of the crate has a drawing of the layers. The message is parsed once and the
 //! view is taken once: an [`Ask`](ask::Ask) carries both through all layers. The work that is left
-//! to do for a waiting query is a [`WaitingWork`](ask::WaitingWork). Each of its variants ends in
-//! an answer.
+//! to do for a waiting query is a [`WaitingWork`](ask::WaitingWork). When this work is done, the
+//! query has an answer.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -278,7 +278,7 @@ impl<B: Backend> Resolver<B> {
             return Some(reply);
         }
         // A name that was forwarded because our zones lack it may be created in our zones at any
-        // time.
+        // time. So clients must not keep the negative answer for long.
         limit_negative_ttls(ask, start, out);
 
         Some(Reply {
@@ -342,7 +342,7 @@ fn append_cause<V: View>(ask: &Ask<'_, V>, cause: &Cause, start: usize, out: &mu
 }
 
 /// Replaces an upstream's answer that begins at `start` of `out`, if a rule of the configuration
-/// rejects it. Without such a rule, the answer is not parsed.
+/// rejects it. If the configuration has no rules, the answer is not parsed.
 fn replace_by_rule<V: View>(
     ask: &Ask<'_, V>,
     system: System,

@@ -21,9 +21,9 @@ const STARTS: usize = 5;
 /// Pause after a start of kubedns until the API server has finished its work. The load
 /// of the API server at rest is measured over a period of the same length.
 const SETTLING: Duration = Duration::from_secs(2);
-/// Number of changes. Each changes the slice and the Endpoints of one Service.
+/// Number of changes. Each change is a new address in the slice and the Endpoints of one Service.
 const CHANGES: u32 = 10_000;
-/// The first address of changed pods.
+/// The new address in the first change. Each further change takes the next address.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
 /// Number of instances that start at once.
 const STORM: usize = 50;
@@ -38,8 +38,12 @@ pub(super) async fn measure(
     };
     let real = Real::open(path.as_ref(), bench.directory()).await?;
     real.load(cluster).await?;
-    // kubedns answers for a headless Service only after the lists of both Services and endpoints.
-    let probe = cluster.headless().last().context("no headless Service")?;
+    // kubedns answers for a headless Service only after it has read the lists of both Services and
+    // endpoints.
+    let probe = cluster
+        .headless()
+        .last()
+        .context("the cluster has no headless Service")?;
     let stage = Stage {
         bench,
         real: &real,
@@ -67,7 +71,9 @@ struct Stage<'a> {
 
 impl Stage<'_> {
     async fn row(&self, source: &str) -> anyhow::Result<report::RealRow> {
-        say(&format!("real: {STARTS} starts with {source}"));
+        say(&format!(
+            "real: kubedns starts {STARTS} times and reads {source}"
+        ));
         // `Real::load` does not replace objects that exist already, so an earlier run with another
         // cluster may have left other addresses in the probe Service.
         self.real.change(self.probe).await?;
@@ -133,14 +139,17 @@ impl Stage<'_> {
     /// that kubedns uses. The third value is the resident memory of kubedns before the first
     /// change, in KiB.
     async fn changes(&self, source: &str) -> anyhow::Result<(f64, f64, u32)> {
-        say(&format!("real: {CHANGES} changes with {source}"));
+        say(&format!(
+            "real: kubedns reads {CHANGES} changes of {source}"
+        ));
         let kubedns = self.start(source).await?;
         let resident = kubedns.settled_usage().await?.resident;
         let quiet = kubedns.usage()?.cpu;
         sleep(SETTLING).await;
         let (cpu, sent, begun) = (kubedns.usage()?.cpu, self.real.sent(), Instant::now());
         let idle = cpu.saturating_sub(quiet).as_secs_f64() / SETTLING.as_secs_f64();
-        // The probe Service is left out: the next start waits for its addresses.
+        // The probe Service is not changed, because the next start waits until kubedns answers with
+        // the addresses of this Service.
         let others: Vec<&Service> = self
             .cluster
             .headless()
@@ -162,7 +171,9 @@ impl Stage<'_> {
 
     /// Starts [`STORM`] instances at once. Returns the seconds until all of them have answered.
     async fn storm(&self, source: &str) -> anyhow::Result<f64> {
-        say(&format!("real: {STORM} instances at once with {source}"));
+        say(&format!(
+            "real: {STORM} instances of kubedns start at once and read {source}"
+        ));
         let begun = Instant::now();
         let all = try_join_all((0..STORM).map(|_| self.start(source))).await?;
         let took = begun.elapsed().as_secs_f64();

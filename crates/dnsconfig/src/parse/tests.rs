@@ -1,4 +1,5 @@
-//! Accepted and rejected values, as recorded from kube-dns, and limits that kube-dns does not have.
+//! Values of the `ConfigMap` that are accepted or rejected. Many of the outcomes were recorded from
+//! kube-dns. Some values and limits do not exist in kube-dns.
 
 use std::time::Duration;
 
@@ -391,7 +392,7 @@ fn external_rules(entries: &[(&str, &str)]) -> String {
     }
     if let Some(protection) = &rules.rebind_protection {
         let except: Vec<&str> = protection.except.iter().map(String::as_str).collect();
-        lines.push(format!("no private addresses but of {}", except.join(" ")));
+        lines.push(format!("private addresses only for {}", except.join(" ")));
     }
     lines.join("; ")
 }
@@ -411,9 +412,9 @@ const EXTERNAL_RULES: &str = r#"
     deniedNames {"a.cluster.local": "NXDOMAIN"} => "a.cluster.local" is in the cluster domain, which is reserved for Services
     bogusPriv true => private reverse names
     bogusPriv false => ``
-    rebindProtection {} => `no private addresses but of `
+    rebindProtection {} => `private addresses only for `
     rebindProtection null => ``
-    rebindProtection {"except": ["Corp.example.", "b"]} => no private addresses but of b corp.example
+    rebindProtection {"except": ["Corp.example.", "b"]} => private addresses only for b corp.example
     rebindProtection {"except": ["."]} => "." (all names) is not accepted here: name a domain
     rebindProtection {"but": []} => invalid JSON: unknown field `but`, expected `except` at line 1 column 6
     rebindProtection true => invalid JSON: invalid type: boolean `true`, expected struct RebindFields at line 1 column 4

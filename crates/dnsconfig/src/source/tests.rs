@@ -240,9 +240,7 @@ async fn api_feed_is_followed() {
     };
     assert!(!running.state.borrow().has_data);
     feed.clear();
-    running
-        .until("a known content", |state| state.has_data)
-        .await;
+    running.until("known content", |state| state.has_data).await;
     set(r#"["192.0.2.1"]"#);
     running.until_upstream("192.0.2.1:53").await;
     set("[nonsense");

@@ -1,5 +1,5 @@
-//! Tables of messages and queries, in the files of `tables/`. The messages are written to etcd, and
-//! the queries are answered from these messages.
+//! Tables of SkyDNS messages and of DNS queries, in the files of `tables/`. The messages are
+//! written to etcd as values of keys, and the queries are answered from these messages.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub(crate) async fn check_table(table: &str, untested: &str) {
         let answered: Vec<&str> = answered.lines().collect();
         assert!(
             accepted.contains(&answered),
-            "{question} is answered {answered:#?}, and not {accepted:#?}"
+            "the answer to {question} is {answered:#?}, which is none of {accepted:#?}"
         );
     }
 }

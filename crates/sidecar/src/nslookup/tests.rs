@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The lookups of a command, `name server` each.
+/// The lookups of a command, each in the form `name server`.
 fn read(text: &str) -> Result<Vec<String>, String> {
     let command: NslookupCommand = text
         .parse()
@@ -22,12 +22,16 @@ fn commands_of_manifests_are_parsed() {
     let no_redirection = "nslookup a.b 127.0.0.1&&nslookup c 127.0.0.1";
     for (case, text, lookups) in [
         (
-            "up to 1.3",
+            "Kubernetes up to 1.3",
             "nslookup a.b 127.0.0.1 >/dev/null",
             &[dnsmasq][..],
         ),
-        ("1.4", both, &[dnsmasq, kubedns]),
-        ("1.5", "nslookup a.b 127.0.0.1:10053 >/dev/null", &[kubedns]),
+        ("Kubernetes 1.4", both, &[dnsmasq, kubedns]),
+        (
+            "Kubernetes 1.5",
+            "nslookup a.b 127.0.0.1:10053 >/dev/null",
+            &[kubedns],
+        ),
         ("all output", all_output, &[dnsmasq]),
         (
             "no redirection",
@@ -56,7 +60,7 @@ fn other_commands_are_rejected() {
         ("nothing after &&", "nslookup a.b 127.0.0.1 &&", &form),
         ("a file", "nslookup a.b 127.0.0.1 >/tmp/x", &form),
         (
-            "no name",
+            "invalid name",
             "nslookup a..b 127.0.0.1",
             "invalid DNS name \"a..b\"",
         ),

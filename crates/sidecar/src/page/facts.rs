@@ -46,7 +46,7 @@ fn sync_line(kubedns: &KubednsReport) -> Markup {
         (_, Some(true)) => fault_line("serving the records of an earlier run"),
         (Some(true), _) => html! { li { "records complete" } },
         (Some(false), _) => fault_line("first lists of the API server incomplete"),
-        (None, _) => html! { li { "staleness unknown" } },
+        (None, _) => html! { li { "it is unknown whether the records are complete" } },
     }
 }
 
@@ -129,7 +129,7 @@ fn process_lines(process: &DnsmasqProcess) -> Markup {
 
     html! {
         li { (restarts) " " (noun) }
-        @if let Some(end) = last_end { li { "last end: " (end) } }
+        @if let Some(end) = last_end { li { "end of the last process: " (end) } }
         @if !process.missing_fixes.is_empty() {
             (fault_line(format!("lacks fixes: {}", process.missing_fixes.join(", "))))
         }
@@ -200,7 +200,7 @@ fn unknown_line<T>(what: &str, report: &PeerReport<T>) -> Markup {
 /// The reason why a part is unknown.
 pub(super) fn unknown_text<T>(what: &str, report: &PeerReport<T>) -> String {
     match &report.error {
-        None => format!("{what} unknown: no source given"),
+        None => format!("{what} unknown: not read by this sidecar"),
         Some(error) => format!("{what} unknown: {}: {error}", report.source),
     }
 }

@@ -105,7 +105,7 @@ fn healthy_pod_is_shown_well() {
              \u{2713} well Nothing wrong was found.",
             "kubedns \u{2713} answers records complete watching the API server last event of the API server 5 s ago",
             "dnsmasq \u{2713} answers hit ratio 75.0 % 30 hits, 10 misses cache of 1000 names, 9 insertions, 1 evictions \
-             2 restarts last end: signal 9",
+             2 restarts end of the last process: signal 9",
             "sidecar running for 1 h 2 min, health mode: self",
             "kubedns \u{2713} answers for 55 s; kubernetes.default.svc.cluster.local. SRV at 127.0.0.1:53 over udp every 5 s; 0.70 ms",
             "version 00ff in force since 2026-11-21T01:00:00Z",
@@ -150,7 +150,7 @@ fn failing_pod_is_shown_down() {
             "\u{2717} down \u{2717} kubedns does not answer for 55 s, since 20:53:20 UTC. \
              Read the log of kubedns and its CPU limit; the kubelet restarts it. runbook read udp A-&gt;B: i/o timeout",
             "other \u{2026} not probed yet",
-            "configuration unknown: no source given",
+            "configuration unknown: not read by this sidecar",
             "none asked, or unknown",
         ],
     );

@@ -118,7 +118,8 @@ async fn silent_server_fails_every_part() {
     }
 }
 
-/// With an interval of a second, a failed probe is repeated after a second.
+/// After a first failure, the probe is repeated until it has failed three times. With an interval
+/// of one second, the pause between these probes is one second.
 #[tokio::test]
 async fn failed_probe_is_soon_repeated() {
     for (server, failures, queries) in [(fine as ServerBehaviour, 0, 1), (refused, 3, 3)] {
@@ -202,7 +203,7 @@ fn first_probes_are_spread_out() {
         .map(|index| first_delay(5 * second, index, 4))
         .collect();
     assert_eq!(starts, [second, 2 * second, 3 * second, 4 * second]);
-    // An interval of ten minutes does not delay a liveness check.
+    // Even with an interval of ten minutes, the first probe is sent within five seconds.
     assert!(first_delay(600 * second, 0, 1) <= 5 * second);
     assert!(first_delay(Duration::MAX, usize::MAX, usize::MAX) <= 5 * second);
 }

@@ -28,7 +28,7 @@ pub(super) enum ResponseForm {
     Error,
 }
 
-/// The end of a transfer.
+/// How a transfer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TransferResult {
     Completed,
@@ -37,7 +37,7 @@ pub(super) enum TransferResult {
     Failed,
 }
 
-/// The end of a notification.
+/// How a notification ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotifyResult {
     Acknowledged,
@@ -95,7 +95,7 @@ impl TransferMetrics {
         let notifies = IntCounterVec::new(
             Opts::new(
                 "kubedns_notifies_total",
-                "Changes of zones notified to secondaries, by result.",
+                "Zone changes that secondaries were notified of, by result.",
             ),
             &["result"],
         )?;

@@ -11,7 +11,8 @@ use crate::support::PATIENCE;
 /// The time of tokio, which passes only in [`StoppedClock::advance`].
 ///
 /// A paused clock jumps to the next timer whenever the runtime is idle, even if a packet is on its
-/// way. While a blocking task runs, a paused clock does not jump.
+/// way. While a blocking task runs, a paused clock does not jump. So a blocking task runs as long
+/// as this value exists.
 pub(crate) struct StoppedClock {
     _blocking: mpsc::Sender<()>,
 }
@@ -36,7 +37,7 @@ impl StoppedClock {
         while !condition() {
             assert!(
                 started.elapsed() < PATIENCE,
-                "{what}: did not happen while the clock stood still"
+                "{what}: the condition did not hold while the clock stood still"
             );
             self.turn().await;
         }

@@ -1,4 +1,4 @@
-//! Nonexistent names of the cluster that an upstream answers: `--fallthrough`.
+//! `--fallthrough`: an upstream answers queries for names that the cluster does not have.
 
 use skydns::forward::CacheLimits;
 
