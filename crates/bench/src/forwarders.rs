@@ -71,12 +71,14 @@ pub(crate) async fn start_forwarders(
             forwarders.push(start(&name, address, program).await?);
         }
     } else {
-        say("without dnsmasq, which is not installed");
+        say("dnsmasq is not measured, because it is not installed");
     }
 
     for (name, file) in [("Unbound", "unbound"), ("CoreDNS", "coredns")] {
         let Some(program) = find_program(file) else {
-            say(&format!("without {name}, which is not installed"));
+            say(&format!(
+                "{name} is not measured, because it is not installed"
+            ));
             continue;
         };
         let address = free_address();

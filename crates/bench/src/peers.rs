@@ -82,7 +82,7 @@ impl Peer {
     ) -> anyhow::Result<Option<Self>> {
         let Some(program) = server.program() else {
             say(&format!(
-                "without {}, which is not installed",
+                "{} is not measured, because it is not installed",
                 server.name()
             ));
             return Ok(None);

@@ -193,7 +193,8 @@ impl ConfigFollowers {
 impl ConfigPublisher {
     /// Publishes after each change of an input, until the follower of the configuration ends.
     async fn follow_inputs(&mut self) {
-        // Until the ConfigMap is read, names of its stub domains would leak to other servers.
+        // While the configuration is withheld, external names are not forwarded, because the names
+        // of stub domains would leak to other servers.
         let mut withhold_timeout = pin!(tokio::time::sleep(WITHHOLD_TIMEOUT));
         loop {
             // Once the configuration is known, a refusal of the API server changes nothing.
@@ -238,7 +239,7 @@ impl ConfigPublisher {
     }
 
     /// Sets the metrics, and requests the addresses of stub servers. If the configuration is new,
-    /// warns of a stub domain that has little effect.
+    /// warns of a stub domain that equals a cluster domain.
     fn report(&self, in_force: &InForce, is_new: bool) {
         let state = self.inputs.state.borrow();
         if is_new {

@@ -42,7 +42,7 @@ const COUNTING_SHARE: u32 = 1000;
 const CONFIG_TIMEOUT: Duration = Duration::from_secs(10);
 /// The log line that is written when readiness no longer waits for the configuration.
 pub const READY_WITHOUT_CONFIG: &str =
-    "ConfigMap not read yet, ready without it: the defaults hold until then";
+    "ConfigMap not read yet: kubedns is ready without it, and uses the defaults until it is read";
 /// Interval of the log lines about incomplete first lists.
 const REMINDER: Duration = Duration::from_mins(1);
 
@@ -283,8 +283,9 @@ impl IndexTask {
         time.filter(|_| time != known)
     }
 
-    /// Publishes the newest configuration, and reports it as known if it is. Must be called once
-    /// before the first query; [`run`](Self::run) repeats the call after each change.
+    /// Publishes the settings of the newest configuration. If the configuration is known, readiness
+    /// no longer waits for it. Must be called once before the first query; [`run`](Self::run)
+    /// repeats the call after each change.
     pub fn put_in_force(&mut self) {
         let in_force = Arc::clone(&self.in_force.borrow_and_update());
         let applied = self.applied.replace(Arc::clone(&in_force));
@@ -294,8 +295,8 @@ impl IndexTask {
             self.publish_settings(&in_force);
         }
 
-        // The server may become ready by this call, and must then use the settings. So the call
-        // comes last.
+        // `set_configured` may make the server ready, and a ready server must use the settings. So
+        // the settings are published before.
         if in_force.is_known {
             self.status.set_configured();
         }
@@ -364,7 +365,7 @@ impl IndexTask {
     fn report_sole_server(&self, waited: Duration) {
         tracing::warn!(
             ?waited,
-            "no other server answers at the DNS Service, ready with the records of an earlier run"
+            "no other server answers at the DNS Service; this server is ready with the records of an earlier run"
         );
         self.status.set_progress(SyncProgress::StaleOverdue);
     }

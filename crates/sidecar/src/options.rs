@@ -23,7 +23,8 @@ Commands for the kubedns in the pod:
 /// The rule for the health checks of dnsmasq and kubedns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum HealthMode {
-    /// The part must answer, but not necessarily for the probed name.
+    /// The probed server (dnsmasq or kubedns) must answer, but the probed name need not have an
+    /// answer.
     #[default]
     #[value(name = "self")]
     SelfOnly,
@@ -50,8 +51,8 @@ pub struct Options {
     /// interval with which to probe the servers that dnsmasq forwards to; 0 for never
     #[arg(long, value_name = "int", default_value = "5000", value_parser = whole_number::<u64>)]
     pub upstream_probe_interval_ms: u64,
-    /// external name that the probes of dnsmasq's upstreams query if an upstream refuses the query
-    /// for the root's name servers
+    /// external name with which an upstream of dnsmasq is probed if it refuses the query for the
+    /// name servers of the root
     #[arg(long, value_name = "string", default_value = "example.com", value_parser = fully_qualified)]
     pub upstream_probe_name: Name,
     /// health checks of dnsmasq and kubedns: self (the part itself answers) or through (the probed
@@ -111,13 +112,13 @@ pub struct Options {
     /// http port on which /healthz and /healthz-<label> answer as exechealthz did; 0 for none
     #[arg(long, alias = "port", value_name = "int", default_value = "0", value_parser = whole_number::<u16>)]
     pub exechealthz_port: u16,
-    /// Commands of exechealthz; repeatable.
+    /// The commands that were given to exechealthz; repeatable.
     #[arg(long, hide = true)]
     pub cmd: Vec<NslookupCommand>,
-    /// Paths of the commands, in their order; repeatable.
+    /// The HTTP paths of the commands in `cmd`, in the same order; repeatable.
     #[arg(long, hide = true)]
     pub url: Vec<String>,
-    /// A flag of exechealthz without effect.
+    /// A flag of exechealthz that is accepted, but has no effect.
     #[arg(long, hide = true)]
     pub quiet: bool,
     /// Logging.

@@ -88,8 +88,10 @@ impl Container {
 }
 
 fn rights(pid: u32) -> Rights {
-    let read =
-        |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).expect("a file of proc(5)");
+    let read = |name: &str| {
+        fs::read_to_string(format!("/proc/{pid}/{name}"))
+            .expect("the files of proc(5) are readable")
+    };
     let (status, mounts) = (read("status"), read("mountinfo"));
     let fields = |key: &str| -> Vec<String> {
         let line = status
@@ -105,19 +107,22 @@ fn rights(pid: u32) -> Rights {
         fields(key)
             .get(1)
             .and_then(|id| id.parse().ok())
-            .expect("an ID")
+            .expect("the field has an effective ID")
     };
     let set = |key| {
         fields(key)
             .first()
             .and_then(|set| u64::from_str_radix(set, 16).ok())
-            .expect("a set")
+            .expect("the field has a set of capabilities")
     };
     let root = mounts
         .lines()
         .map(|line| line.split(' ').collect::<Vec<_>>())
         .find(|line| line.get(4) == Some(&"/"));
-    let options = root.as_ref().and_then(|line| line.get(5)).expect("a root");
+    let options = root
+        .as_ref()
+        .and_then(|line| line.get(5))
+        .expect("a root file system is mounted");
     Rights {
         user: (effective("Uid"), effective("Gid")),
         capabilities: [set("CapEff"), set("CapBnd")],

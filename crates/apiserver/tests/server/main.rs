@@ -1,4 +1,4 @@
-//! The server over real loopback sockets.
+//! Tests of the server, with clients that connect over loopback sockets.
 
 #![cfg(test)]
 

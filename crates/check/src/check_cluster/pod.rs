@@ -21,7 +21,7 @@ const MAX_STATUS: usize = 8 << 20;
 pub(super) async fn read_status(sidecar: &str) -> Result<SidecarStatus, String> {
     let page = read_page(sidecar, "/status", MAX_STATUS).await?;
     serde_json::from_slice(&page.body)
-        .map_err(|error| format!("not a status of the sidecar: {error}"))
+        .map_err(|error| format!("the page /status is not that of a sidecar: {error}"))
 }
 
 /// Checks that kubedns is ready. Services send queries only to ready pods.

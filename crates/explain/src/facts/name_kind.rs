@@ -74,8 +74,8 @@ fn external_service(snapshot: &Snapshot, domain: &Name, name: &Name) -> Option<O
 }
 
 fn classify_cluster_name(snapshot: &Snapshot, path: &[&str]) -> NameKind {
-    // The name of a federation has as many labels as the name of a member, so the federation is
-    // tried first.
+    // A name in a federation has as many labels as the name of a Service's member. The federation
+    // takes precedence.
     if let Some(kind) = classify_federation_name(snapshot, path) {
         return kind;
     }
@@ -216,8 +216,9 @@ pub(crate) fn source_services(
     keys
 }
 
-/// The Service of a record. The owner domain `base` is `[..] service namespace svc`. For an
-/// ExternalName, `base` is `namespace svc`, and the label of the entry is the name of the Service.
+/// The Service of a record, from the record's owner domain `base`. The last three labels of `base`
+/// are the Service, the namespace and `svc`. For an ExternalName, `base` has only the namespace and
+/// `svc`, and the label of the entry is the name of the Service.
 fn service_of_base(base: &[u8], entry: Option<&str>) -> Option<ObjectKey> {
     let base = name::to_text(base);
     let labels: Vec<&str> = base.split_terminator('.').collect();

@@ -13,8 +13,9 @@ pub(super) fn has_any(config: &Config) -> bool {
 }
 
 /// Converts hosts and aliases for the DNS server; `None` if there are none. The alias of a Service
-/// leads to its name in the cluster domain `domain`. `zones` have records of our own, which
-/// wildcards do not override. Names that do not fit into a DNS message are left out.
+/// leads to the Service's name in the cluster domain `domain`. Wildcards do not match names in
+/// `zones`, because these zones have their own records. Names that do not fit into a DNS message
+/// are left out.
 pub(super) fn convert(config: &Config, domain: &Name, zones: &[Name]) -> Option<Arc<OwnNames>> {
     if !has_any(config) {
         return None;
@@ -36,7 +37,7 @@ pub(super) fn convert(config: &Config, domain: &Name, zones: &[Name]) -> Option<
 
     let cluster = domain.to_string();
     for (alias, target) in &config.aliases {
-        // A target that is too long below the cluster domain is not the name of a Service.
+        // If the target's name in the cluster domain is too long, no Service can have this name.
         let Ok(target) = Name::parse(&target.name(&cluster)) else {
             continue;
         };
@@ -51,7 +52,8 @@ pub(super) fn convert(config: &Config, domain: &Name, zones: &[Name]) -> Option<
     Some(Arc::new(own))
 }
 
-/// Excludes the names of zones and stub domains from wildcards.
+/// Excludes the names in `zones` and in the reverse trees from all wildcards, and the names in stub
+/// domains from wildcards of shorter domains.
 fn exclude_from_wildcards(config: &Config, zones: &[Name], own: &mut OwnNames) {
     for zone in zones.iter().cloned().chain(reverse::reverse_trees()) {
         own.add_zone(&zone);
@@ -117,8 +119,9 @@ mod tests {
         written.trim_end_matches('.').to_lowercase()
     }
 
-    /// The answer for `asked` that the lines give: the last octets of its addresses, the name at the
-    /// end of its aliases, `nowhere` for a loop, or `-` if no line has it.
+    /// The expected answer for the name `asked`: the last octets of its addresses, the name at the
+    /// end of its chain of aliases, `nowhere` for a loop, or `-` if `asked` is neither a host nor
+    /// an alias.
     fn model(hosts: &[(u8, &str)], aliases: &[(&str, &str)], asked: &str) -> String {
         let mut name = asked.to_owned();
         // This is more steps than there are names, so only a loop takes all of them.

@@ -57,7 +57,7 @@ pub(crate) enum SignalTiming {
 }
 
 impl QuietMoments {
-    /// Checks the process that answers on `port`.
+    /// Searches for quiet moments of the process `pid`, which answers on `port`.
     pub(crate) fn new(pid: Pid, port: u16) -> Self {
         Self {
             pid,
@@ -208,8 +208,8 @@ const POLLS: [libc::c_long; 2] = [libc::SYS_poll, libc::SYS_ppoll];
 #[cfg(not(target_arch = "x86_64"))]
 const POLLS: [libc::c_long; 1] = [libc::SYS_ppoll];
 
-/// Returns whether packets wait at the port. Also returns true if the number of packets is
-/// unreadable.
+/// Returns whether packets wait at the port. A line with an invalid number of octets counts as
+/// waiting packets. A table that cannot be read counts as empty.
 fn has_packets_waiting(pid: Pid, port: u16) -> bool {
     ["udp", "udp6"].iter().any(|table| {
         let table = fs::read_to_string(format!("/proc/{pid}/net/{table}"));
@@ -217,8 +217,9 @@ fn has_packets_waiting(pid: Pid, port: u16) -> bool {
     })
 }
 
-/// Parses one line of the table. The second word is the local address, the fifth is `sent:received`
-/// in octets; all numbers are hexadecimal.
+/// Returns whether one line of `/proc/<pid>/net/udp` shows packets that wait at the port. The
+/// second word of the line is the local address. The fifth word is `sent:received`, the numbers of
+/// octets that wait in the two queues of the socket. All numbers are hexadecimal.
 fn has_packets_at(line: &str, port: u16) -> bool {
     let mut words = line.split_ascii_whitespace().skip(1);
 
@@ -264,7 +265,7 @@ mod tests {
             .unwrap();
         let mut input = child.stdin.take().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
-        // Until its first line, the shell opens and closes the files of its libraries.
+        // Before the shell prints its first line, it opens and closes the files of its libraries.
         output.read_line(&mut String::new()).unwrap();
         let mut quiet = QuietMoments::new(Pid::from_raw(i32::try_from(child.id()).unwrap()), 1);
         quiet.observe();

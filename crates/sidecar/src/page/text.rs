@@ -1,6 +1,7 @@
 //! Words and numbers for people.
 
-/// The names of a route: a stub domain, or `.` for all other names.
+/// Words for the names that a route serves. `route` is a stub domain, or `.` for the names outside
+/// all stub domains.
 pub(super) fn route_words(route: &str) -> &str {
     match route {
         "." => "everything else",
@@ -27,8 +28,8 @@ pub(super) fn largest_two_units(seconds: u64) -> String {
     }
 }
 
-/// A number and its unit. Whole numbers and numbers from 100 have no decimals, numbers from 10 have
-/// one, and smaller numbers have two.
+/// A number and its unit. Whole numbers and numbers of 100 or more have no decimals, other numbers
+/// of 10 or more have one, and smaller numbers have two.
 pub(super) fn number(value: f64, unit: &str) -> String {
     let text = if value.fract() == 0.0 || value.abs() >= 100.0 {
         format!("{value:.0}")

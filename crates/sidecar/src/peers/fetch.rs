@@ -1,4 +1,5 @@
-//! Fetches a report of another part of the pod: a file or an HTTP URL, bounded in size and time.
+//! Fetches a report of another part of the pod, from a file or an HTTP URL. The size of the report
+//! and the time are limited.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -27,7 +28,11 @@ pub(crate) async fn fetch_text(source: &str, files: &FileReads) -> anyhow::Resul
 async fn fetch_bytes(source: &str, files: &FileReads) -> anyhow::Result<Vec<u8>> {
     if source.contains("://") {
         let page = fetch_page(source).await?;
-        ensure!(page.status == 200, "answered {:?}", page.status_line);
+        ensure!(
+            page.status == 200,
+            "the server answered {:?}",
+            page.status_line
+        );
         return Ok(page.body);
     }
 
@@ -50,7 +55,7 @@ pub(crate) async fn fetch_page(url: &str) -> anyhow::Result<Page> {
         None => (rest, "/"),
     };
     if authority.contains('@') {
-        bail!("not an http URL: {rest}");
+        bail!("an http URL must not contain a user name");
     }
 
     let address = if authority.contains(':') {

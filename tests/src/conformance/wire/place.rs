@@ -101,8 +101,8 @@ impl Place {
     }
 }
 
-/// The resolver's reaction to a query that is missing in the recording that is replayed. The reply
-/// comes from the other recordings, if one has it.
+/// The resolver's reaction to a query that the replayed recording does not contain. If another
+/// recording contains the query, the resolver repeats the recorded reply.
 fn react(memory: &Memory, asked: &Asked) -> Reaction {
     let question = asked
         .question

@@ -15,7 +15,7 @@ const PATHS: [[&str; 2]; 4] = [
     ["_udp", "_quic"],
 ];
 
-/// Entries: path, label and port. The port of an address is 0.
+/// Entries: path, label and port. An entry without a named port has port 0.
 type Flat = BTreeSet<(Vec<&'static str>, &'static str, u16)>;
 
 fn node_and_entries() -> impl Strategy<Value = (ServiceNode, Flat)> {
@@ -94,8 +94,9 @@ fn paths() -> impl Iterator<Item = Vec<&'static str>> {
     shorter.chain(two).chain(three.collect::<Vec<_>>())
 }
 
-/// The expected entries: all entries whose path is `path`, or the entry whose path and label
-/// together are `path`.
+/// The entries that a visit of `path` should find: those whose path and label together are `path`
+/// and, unless `exact`, those whose path is `path`. Unless `exact`, a last label [`ANY`] stands for
+/// every label.
 fn wanted(flat: &Flat, path: &[&str], exact: bool) -> Vec<(String, u16)> {
     let matches = |(at, label, _): &&(Vec<&str>, &str, u16)| match path.split_last() {
         Some((last, rest)) if rest == at => (*last == ANY && !exact) || last == label,

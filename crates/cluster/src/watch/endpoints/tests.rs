@@ -11,7 +11,8 @@ fn due_now(selection: &SourceSelection, phase: FeedPhase) -> bool {
         .is_some_and(|due| due <= Instant::now())
 }
 
-/// Both feeds retry an unreachable API server independently; Endpoints may succeed first.
+/// The feeds of slices and of Endpoints each retry an unreachable API server, so Endpoints may be
+/// listed before slices.
 #[tokio::test(start_paused = true)]
 async fn returned_api_server_gives_slices_a_head_start() {
     for stale_slices in [false, true] {
@@ -19,12 +20,12 @@ async fn returned_api_server_gives_slices_a_head_start() {
         tokio::time::advance(Duration::from_mins(1)).await;
         assert!(
             due_now(&selection, FeedPhase::Failing),
-            "Endpoints are listed"
+            "Endpoints may be listed"
         );
         selection.note_endpoints_listed();
         assert!(
             !due_now(&selection, FeedPhase::Failing),
-            "Endpoints are not used only because they were first by chance"
+            "Endpoints that happen to be listed first are not used yet"
         );
         assert!(
             due_now(&selection, FeedPhase::Refused),
@@ -47,7 +48,7 @@ async fn busy_api_server_sends_no_endpoints() {
         tokio::time::advance(Duration::from_mins(1)).await;
         assert!(
             !due_now(&selection, FeedPhase::Away),
-            "Endpoints are not listed as well"
+            "Endpoints must not be listed while the API server is busy"
         );
     }
 }

@@ -26,10 +26,19 @@ async fn page_is_fetched_or_refused_by_status() {
         Ok(String::new())
     );
     let said = fetch_reply("HTTP/1.1 404 Not Found\r\n\r\nno").await;
-    assert_eq!(said, Err("answered \"HTTP/1.1 404 Not Found\"".to_owned()));
+    assert_eq!(
+        said,
+        Err("the server answered \"HTTP/1.1 404 Not Found\"".to_owned())
+    );
     let said = fetch_reply("SSH-2.0-OpenSSH\r\n").await;
-    assert_eq!(said, Err("answered \"SSH-2.0-OpenSSH\"".to_owned()));
-    assert_eq!(fetch_reply("").await, Err("answered \"\"".to_owned()));
+    assert_eq!(
+        said,
+        Err("the server answered \"SSH-2.0-OpenSSH\"".to_owned())
+    );
+    assert_eq!(
+        fetch_reply("").await,
+        Err("the server answered \"\"".to_owned())
+    );
 }
 
 #[tokio::test]
