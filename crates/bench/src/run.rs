@@ -24,7 +24,8 @@ pub fn run(options: Options) -> anyhow::Result<()> {
         batched,
     }) = options.command
     {
-        // The echo server has threads of its own, and shows the cost without a runtime.
+        // The echo server shows the cost of answers without an async runtime, so it has its own
+        // threads.
         return echo::serve(listen, sockets, batched);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -47,7 +48,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
 async fn perform(options: Options) -> anyhow::Result<()> {
     match options.command {
         None => measure(options.measuring).await,
-        // `run` has served it, without this runtime.
+        // `run` starts the echo server itself, and does not get here.
         Some(Command::Echo { .. }) => Ok(()),
         Some(Command::Hickory { listen, services }) => {
             hickory::serve(listen, &Cluster::generate(services)).await

@@ -1,4 +1,5 @@
-//! Texts of errors: in one line with their causes, or without the operating system's error number.
+//! Formats errors as text, either in one line with their causes, or without the operating system's
+//! error number.
 
 use std::error::Error;
 use std::fmt::{self, Write as _};

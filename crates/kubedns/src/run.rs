@@ -45,7 +45,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     // this pod have no limit, because a limit of dnsmasq would apply to all clients together.
     if options.client_rate.rate().is_some() && options.topology.is_behind_dnsmasq() {
         tracing::warn!(
-            "--client-qps limits no client behind dnsmasq, whose queries come from this pod; it needs --topology=direct or alone"
+            "--client-qps limits no client behind dnsmasq, because all queries come from dnsmasq in this pod; the flag needs --topology=direct or --topology=alone"
         );
     }
 

@@ -82,8 +82,8 @@ fn own_reply(view: &Fixed, query: &[u8]) -> Message {
     Message::parse(&reply).unwrap()
 }
 
-/// A record in text format. An SOA record has only its owner, TTL and MINIMUM; its other fields,
-/// except for the serial, are checked.
+/// Shortens a record in text format. Of an SOA record, only owner, TTL and MINIMUM are returned.
+/// Its other fields, except for the serial, are checked here. Other records are returned unchanged.
 fn brief(record: &str) -> String {
     let fields: Vec<&str> = record.split(' ').collect();
     let [
@@ -135,7 +135,7 @@ fn rows(table: &str) -> impl Iterator<Item = &str> {
     lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// Asserts the outcomes of queries. Each row has a question, ` => `, and what [`ask`] says.
+/// Asserts the outcomes of queries. Each row has a question, ` => `, and the result of [`ask`].
 fn assert_answers(view: &Fixed, known: &ExternalAnswers, table: &str) {
     for row in rows(table) {
         let (question, expected) = row.split_once(" => ").unwrap();
@@ -208,9 +208,10 @@ fn ttls(view: &Fixed, question: &str, known: &ExternalAnswers) -> String {
     records.split("; ").map(ttl).collect::<Vec<_>>().join(", ")
 }
 
-/// Each row has a question and its answers with four settings: the default TTLs, and TTLs of 5,
-/// 3600 and 0 seconds for records together with 3, 0 and 5 seconds for missing names. Addresses
-/// from an upstream have a TTL of at most a minute, and so have the aliases before them.
+/// Each row has a question and the TTLs of its answers with four settings. The first setting is the
+/// default TTLs. In the others, the TTL of records is 5, 3600 and 0 seconds, and the TTL of
+/// negative answers is 3, 0 and 5 seconds. Addresses from an upstream have a TTL of at most a
+/// minute, and so have the aliases that lead to them.
 const TTLS: &str = "
     web.apps.svc.cluster.local A     | A 30          | A 5         | A 3600           | A 0
     web.apps.svc.cluster.local SRV   | SRV 30, A 30  | SRV 5, A 5  | SRV 3600, A 3600 | SRV 0, A 0
@@ -260,9 +261,9 @@ fn several_domains_hold_the_same_names() {
     );
 }
 
-/// Each row has a name and the RCODEs of three answers: with `--fallthrough` for the whole zone,
-/// with `--fallthrough` for two names, and before the first sync. An existing name is not
-/// forwarded, even if its alias cannot be resolved.
+/// Each row has a name and three outcomes, which are RCODEs or `forward`: with `--fallthrough` for
+/// the whole zone, with `--fallthrough` for two domains, and before the first sync. An existing
+/// name is not forwarded, even if its alias cannot be resolved.
 const FALLTHROUGH: &str = "
     no.apps.svc.cluster.local  forward/Recursive NXDOMAIN          REFUSED
     no.OTHER.svc.cluster.local forward/Recursive forward/Recursive REFUSED

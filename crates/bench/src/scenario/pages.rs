@@ -1,5 +1,5 @@
-//! Changes and forwarded queries while clients read `/explain` and `/cache` as fast as they can,
-//! and the memory that slow readers of `/cache` take.
+//! Measures changes and forwarded queries while clients read `/explain` and `/cache` as fast as
+//! they can, and the memory of kubedns while clients read `/cache` slowly.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

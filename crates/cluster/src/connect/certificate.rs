@@ -38,7 +38,7 @@ pub(super) enum IdentityError {
     Mismatch,
     #[error("client certificate and client key must be given together")]
     Half,
-    #[error("reading took too long")]
+    #[error("reading the certificate and the key took too long")]
     Hangs,
 }
 

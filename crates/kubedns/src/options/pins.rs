@@ -14,7 +14,7 @@ pub struct Pins(pub Vec<KeyPin>);
 /// Invalid pin.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "{0:?} is not a pin: expected NAME=BASE64, several separated by commas, each the base64 of 32 octets"
+    "{0:?} is not a pin: expected NAME=BASE64, where BASE64 encodes 32 octets; commas separate several pins"
 )]
 pub struct PinError(String);
 
@@ -68,7 +68,7 @@ mod tests {
             &format!("a==={HASH}"),
         ] {
             let error = format!(
-                "{wrong:?} is not a pin: expected NAME=BASE64, several separated by commas, each the base64 of 32 octets"
+                "{wrong:?} is not a pin: expected NAME=BASE64, where BASE64 encodes 32 octets; commas separate several pins"
             );
             assert_eq!(names(wrong), Err(error));
         }

@@ -29,7 +29,7 @@ pub(super) async fn start(options: Options, shutdown: &Shutdown) -> anyhow::Resu
     let mut tasks = Tasks::new(stop.clone());
     let backend = Arc::clone(&server.dns.backend);
 
-    // The zones exist from the start. Queries for their names get SERVFAIL until they are loaded.
+    // The zones exist from the start. Until a zone is loaded, queries for its names get SERVFAIL.
     for zone in server.etcd.zones() {
         backend.set(backend.get().with_zone(zone));
     }

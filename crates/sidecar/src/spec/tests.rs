@@ -1,4 +1,4 @@
-//! The grammar of `--probe`.
+//! Tests of the grammar of `--probe`.
 
 use proptest::prelude::*;
 use testkit::table;
@@ -37,7 +37,7 @@ fn probes_of_manifests_are_parsed() {
     }
 }
 
-/// The error of a probe with this interval, or interval and type.
+/// The error of a probe that ends with `interval`, in which a type may follow after a comma.
 fn error_of_interval(interval: &str) -> String {
     let spec = format!("l,127.0.0.1,x,{interval}").parse::<ProbeSpec>();
     spec.unwrap_err().to_string()

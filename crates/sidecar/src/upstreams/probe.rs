@@ -1,4 +1,5 @@
-//! One probe of an upstream: sends queries one after the other, until one gets a usable answer.
+//! One probe of an upstream. The probe sends queries one after the other, until one gets a usable
+//! answer or the upstream is silent.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -62,7 +63,7 @@ impl UpstreamProbe {
 
         Err(first_trouble.unwrap_or(UpstreamTrouble {
             cause: TroubleCause::Unreachable,
-            text: "no query".to_owned(),
+            text: "the probe has no query".to_owned(),
         }))
     }
 }

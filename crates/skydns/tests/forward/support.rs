@@ -251,9 +251,9 @@ pub(crate) fn outcome_text(outcome: &Result<Arc<UpstreamReply>, ForwardError>) -
     }
 }
 
-/// The outcome of a query to an upstream that [`answers_with`] 1.
+/// The outcome of a query to an upstream with the handler `answers_with(1)`.
 pub(crate) const GOOD: &str = "NOERROR 192.0.2.1";
-/// The outcome of a query to an upstream that [`answers_with`] 2.
+/// The outcome of a query to an upstream with the handler `answers_with(2)`.
 pub(crate) const OTHER: &str = "NOERROR 192.0.2.2";
 
 /// A correct reply with the address 192.0.2.`n`.

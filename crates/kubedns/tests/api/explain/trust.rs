@@ -22,7 +22,7 @@ async fn explanation_before_first_lists_warns() {
 async fn explanation_warns_of_lost_api_server() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
-    // While the API server is followed, there is no warning.
+    // While the watches of the API server are open, there is no warning.
     kubedns
         .until(|| async { kubedns.warnings().await.is_empty() })
         .await;
