@@ -1,4 +1,5 @@
-//! Label and field selectors of lists and watches: equality, and the existence of a label.
+//! Label and field selectors of lists and watches. A selector compares values for equality, or
+//! tests whether a label exists.
 
 use serde_json::Value;
 

@@ -28,8 +28,8 @@ pub fn edit_distance(a: &str, b: &str) -> Option<usize> {
 
 /// The optimal string alignment distance.
 fn optimal_alignment(a: &[u8], b: &[u8]) -> usize {
-    // The distance of each prefix of `a` from each prefix of `b`. The distance of a prefix from the
-    // empty prefix is its length.
+    // The distance of each prefix of `a` from each prefix of `b`. The distance from the empty
+    // prefix is the length of the other prefix.
     let mut best = vec![vec![0; b.len() + 1]; a.len() + 1];
     for (i, row) in best.iter_mut().enumerate() {
         row[0] = i;

@@ -105,7 +105,8 @@ impl PathWatch {
     /// Cancel safe: dropping the future misses no change.
     pub async fn changed(&mut self) {
         let targets = Arc::clone(&self.targets);
-        // An examination that hangs wakes a later call when it ends, if it has found another file.
+        // If the examination hangs, it continues on its thread. If it finds another file in the
+        // end, it wakes the call that waits then.
         let _ = self.examining.run(move || targets.examine()).await;
         if self.targets.is_fresh.swap(false, Ordering::SeqCst) {
             // Returning here signals all events so far, so a pending notification is discarded.
@@ -288,7 +289,10 @@ mod tests {
 
         // The runtime of this test has one thread, which the examination must not block.
         let waited = tokio::time::timeout(Duration::from_millis(50), watch.changed()).await;
-        assert!(waited.is_err(), "the examination hangs");
+        assert!(
+            waited.is_err(),
+            "the call returned although the examination hangs"
+        );
         release.send(()).unwrap();
         mount.join().unwrap();
         let seen = tokio::time::timeout(Duration::from_secs(30), watch.changed()).await;

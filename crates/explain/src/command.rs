@@ -18,7 +18,7 @@ Explains how a name resolves, or why it does not.
 
   kube-dns explain NAME [TYPE] [--search NAMESPACE] [--server http://127.0.0.1:8081] [--json]
 
-NAME is the name that an application looks up, or an address; a dot at its end disables the search list.
+NAME is the name that an application looks up, or an address. No search list is applied to a name with a dot at its end.
 TYPE is a record type; the default is A, AAAA and SRV, or PTR for an address.
 
 ";
@@ -38,7 +38,7 @@ pub struct Options {
     /// anything else
     #[arg(hide = true)]
     rest: Vec<String>,
-    /// print the answer as JSON
+    /// print the explanation as JSON
     #[arg(long)]
     json: bool,
 }
@@ -54,7 +54,9 @@ enum ExplainCommandError {
     Large(String),
     #[error("{0} answers: {1}")]
     Status(String, String),
-    #[error("{0} answers something other than an explanation: it may be of another version ({1})")]
+    #[error(
+        "{0} answers something other than an explanation: the server may have another version ({1})"
+    )]
     Foreign(String, serde_json::Error),
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
@@ -76,7 +78,8 @@ pub fn command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
 pub(crate) fn parse_words(words: impl IntoIterator<Item = OsString>) -> Result<Options, Exit> {
     let options: Options = parse_subcommand(NAME, USAGE, words)?;
     if let Some(word) = options.rest.first() {
-        let text = format!("one name and one type are accepted, and {word:?} is neither");
+        let text =
+            format!("only one name and one type are accepted: {word:?} is one word too many");
         return Err(Exit::mistake(NAME, &text));
     }
     if authority(&options.server).is_none() {

@@ -28,7 +28,7 @@ use wire::top::TopQueries;
 use self::owners::ClientOwners;
 use crate::own_node::OwnNode;
 
-/// The verbosity (`-v`) from which every query is logged.
+/// The lowest verbosity (`-v`) at which every query is logged.
 const EACH_QUERY: i32 = 6;
 /// The writer of the query log if dnsmasq is in front: the nanny knows the clients, but kubedns
 /// does not.

@@ -137,16 +137,16 @@ impl Follower {
         }
         if let Err(error) = replace(&self.volume, &payload) {
             self.console
-                .say(&format!("ConfigMap kube-dns not mounted: {error}"));
+                .say(&format!("ConfigMap kube-dns cannot be mounted: {error}"));
             return;
         }
         self.written = payload;
 
         let keys: Vec<&str> = self.written.iter().map(|(key, _)| key.as_str()).collect();
         let entries = if keys.is_empty() {
-            "is gone or empty: no entries mounted".to_owned()
+            "does not exist or is empty: no entries are mounted".to_owned()
         } else {
-            format!("mounted: {}", keys.join(", "))
+            format!("is mounted with the entries {}", keys.join(", "))
         };
         self.console.say(&format!("ConfigMap kube-dns {entries}"));
     }

@@ -32,7 +32,7 @@ pub struct Guide<'a> {
     pub access: &'a Access,
     /// Whether localpod itself answers the queries for names of the stub domain `acme.example`.
     pub stub_domain: bool,
-    /// The pod has no dnsmasq.
+    /// Whether the pod has no dnsmasq.
     pub is_alone: bool,
 }
 
@@ -77,7 +77,7 @@ impl Guide<'_> {
         };
         let domain = self.domain;
         let svc = |name: &str, namespace: &str| format!("{name}.{namespace}.svc.{domain}");
-        let services = self.services_people_first();
+        let services = self.services_by_interest();
 
         if let Some((name, namespace, address)) = services
             .iter()
@@ -121,7 +121,7 @@ impl Guide<'_> {
         if let Some((name, namespace)) = services.iter().find_map(|service| external(service)) {
             add(
                 svc(name, namespace),
-                "CNAME: an ExternalName Service, followed",
+                "CNAME: an ExternalName Service, with its target's addresses",
             );
         }
         if let Some((address, namespace)) = self.endpoints.iter().find_map(pod_address) {
@@ -142,7 +142,7 @@ impl Guide<'_> {
     /// The command that explains a name. The name is misspelt on purpose: the explanation of a name
     /// that does not exist is longer.
     fn explain_line(&self) -> Option<String> {
-        let services = self.services_people_first();
+        let services = self.services_by_interest();
         let (name, namespace) = named(&services.first()?.metadata);
         let server = format!("http://127.0.0.1:{}", self.ports.readiness);
         Some(format!(
@@ -217,7 +217,7 @@ impl Guide<'_> {
     }
 
     /// The Services: first the user's own, then the Services that every cluster has.
-    fn services_people_first(&self) -> Vec<&Service> {
+    fn services_by_interest(&self) -> Vec<&Service> {
         let mut services: Vec<&Service> = self.services.iter().collect();
         services.sort_by_key(|service| {
             let (name, namespace) = named(&service.metadata);
@@ -238,7 +238,7 @@ fn named(metadata: &ObjectMeta) -> (&str, &str) {
     )
 }
 
-/// The name, the namespace and the first cluster IP of the wanted family of a Service.
+/// The name and the namespace of a Service, and its first cluster IP of the wanted family.
 fn address(service: &Service, family: fn(&IpAddr) -> bool) -> Option<(&str, &str, IpAddr)> {
     let (name, namespace) = named(&service.metadata);
     let spec = service.spec.as_ref()?;

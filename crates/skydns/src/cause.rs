@@ -1,4 +1,4 @@
-//! Extended DNS Errors (RFC 8914): reasons for error responses.
+//! Extended DNS Errors (RFC 8914): the reasons for error responses and for other unusual responses.
 //!
 //! A cause is appended to a finished response. So apart from the cause, the response is the same
 //! whether causes are enabled or not. docs/extended-errors.md lists the causes.
@@ -17,7 +17,7 @@ use crate::forward::{ForwardError, UpstreamFailure};
 /// Maximum length of the EXTRA-TEXT, in octets.
 const MAX_TEXT: usize = 160;
 
-/// Reason for an error response, or for an answer without records.
+/// Reason for an error response, for an answer without records, or for a stale answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The first lists from the API server are not complete yet.
@@ -50,7 +50,7 @@ pub(crate) enum Cause {
     Loop,
     /// Too many queries of the client are waiting for upstreams.
     Overloaded,
-    /// The answer takes too much work, or too many such queries are waiting.
+    /// The answer takes too much work, or too many queries with such answers are waiting.
     Expensive,
     /// An alias is in a loop or in a chain that is too long, or has no target.
     Alias,
@@ -88,13 +88,16 @@ impl Cause {
             Self::Stale => (info::STALE_ANSWER, ""),
             Self::Loop => (info::OTHER, "an upstream forwards to this server"),
             Self::Overloaded => (info::OTHER, "too many queries of this client are waiting"),
-            Self::ClientRate => (info::OTHER, "too many queries a second of this client"),
+            Self::ClientRate => (info::OTHER, "this client sends too many queries a second"),
             Self::Expensive => (info::OTHER, "the answer takes too much work"),
             Self::Alias => (
                 info::OTHER,
-                "an alias is part of a loop, of too long a chain, or has no target",
+                "an alias is in a loop or in too long a chain, or has no target",
             ),
-            Self::Completion => (info::OTHER, "a name of the search list cannot be looked up"),
+            Self::Completion => (
+                info::OTHER,
+                "a name completed with the search list cannot be looked up",
+            ),
             Self::Rule(RuleKey::FilterTypes) => (
                 info::FILTERED,
                 "the key filterTypes of the ConfigMap filters this type of external names",

@@ -102,7 +102,7 @@ impl OwnNames {
         self.addresses.entry(address).or_default().extend(names);
     }
 
-    /// The number of hosts and aliases, with wildcards.
+    /// The number of hosts and aliases, including wildcards.
     pub fn len(&self) -> usize {
         self.names.len() + self.wildcards.len()
     }

@@ -27,8 +27,9 @@ pub struct ZoneSerials {
     /// The serial of each zone that has a version.
     zones: ArcSwap<Vec<(Name, u32)>>,
     /// Random number of this process, which is added to EXPIRE. A secondary sends EXPIRE back in
-    /// the SOA record of an IXFR query. The number then shows whether this process made the
-    /// client's version, because two replicas may have different records with the same serial.
+    /// the SOA record of an IXFR query. The number then shows whether this process made the version
+    /// of the secondary. The serial alone does not show this: two replicas may have different
+    /// records with the same serial.
     mark: u32,
 }
 

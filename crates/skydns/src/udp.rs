@@ -4,7 +4,8 @@
 //! The threads are not part of the async runtime. Most queries are answered within two
 //! microseconds, and a blocking receive is the cheapest wait for the next query. Queries that wait
 //! for an upstream begin on the thread that received them ([`crate::inline_tasks`]). While such a
-//! query waits, the thread also waits for the reply, and then sends the answer.
+//! query waits, the thread serves further queries, and also waits for the reply. Then it sends the
+//! answer.
 
 mod socket;
 
@@ -44,7 +45,8 @@ const FORWARDED_AFTER_STOP: Duration = Duration::from_secs(2);
 /// Maximum time for answering the last queries of a socket.
 const LAST_QUERIES: Duration = Duration::from_millis(250);
 
-/// Shows whether the UDP threads of a server are active. An idle thread is active, too.
+/// Shows whether the UDP threads of a server are active. A thread that waits for queries is active,
+/// too; a thread that hangs is not.
 #[derive(Debug)]
 pub struct UdpActivity(Vec<Arc<AtomicBool>>);
 
@@ -153,7 +155,7 @@ impl<B: Backend> UdpWorker<B> {
     /// descriptor is left, another thread receives the replies.
     fn receive_own_replies(&self) -> Option<ReplyReceiver> {
         ReplyReceiver::of_this_thread(Arc::clone(&self.socket))
-            .inspect_err(|error| tracing::warn!(%error, "replies of upstreams need another thread"))
+            .inspect_err(|error| tracing::warn!(%error, "another thread must receive the replies of upstreams"))
             .ok()
     }
 
@@ -172,8 +174,8 @@ impl<B: Backend> UdpWorker<B> {
         if !replies.is_expecting() {
             self.serve_batch(buffers, ReceiveWait::Timeout);
         } else if replies.wait(Some(socket::RECEIVE_TIMEOUT)) {
-            // Clients are served before replies, because in a flood of queries the replies belong to
-            // that flood.
+            // Clients are served before replies: during a flood of queries, most replies are for
+            // queries of the flood.
             for _ in 0..BATCHES_BEFORE_REPLIES {
                 if self.serve_batch(buffers, ReceiveWait::None) < BATCH {
                     break;

@@ -32,8 +32,8 @@ impl Command {
         commands
     }
 
-    /// Returns whether the command continues in the next line: after a backslash or a pipe, in
-    /// quotes, or in a loop.
+    /// Returns whether the command continues in the next line: it ends with a backslash or a pipe,
+    /// or a quote or a loop in it has not ended.
     fn is_open(&self) -> bool {
         let goes_on = self.text.ends_with(['\\', '|']) || self.text.matches('\'').count() % 2 == 1;
         goes_on || self.text.starts_with("for ") && !self.text.ends_with("done")

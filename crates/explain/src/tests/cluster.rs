@@ -32,7 +32,7 @@ use crate::{command, text};
 /// Time of all explanations: 2026-11-05T08:00:00Z.
 pub(super) const NOW: Moment = Moment(1_793_865_600);
 
-/// An index, and the server state around it.
+/// An index, and the other state that explanations depend on.
 pub(super) struct Cluster {
     pub(super) index: Index,
     pub(super) published: Arc<Published>,
@@ -95,7 +95,7 @@ impl Cluster {
         Self::with_everything_and(IndexOptions::default())
     }
 
-    /// A cluster with every kind of object; `options` are the options of the index.
+    /// A cluster with every kind of Service; `options` are the options of the index.
     pub(super) fn with_everything_and(options: IndexOptions) -> Self {
         let mut cluster = Self::with(options);
         cluster

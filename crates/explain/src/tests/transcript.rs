@@ -47,7 +47,7 @@ pub(super) fn compare(cluster: &Cluster, file: &str, at_least: usize) {
     }
     assert!(
         wrong.is_empty(),
-        "{wrong:#?} print something else; this is what all of them print:\n{printed}"
+        "the output of these commands differs from the file: {wrong:#?}\nall commands of the file print:\n{printed}"
     );
 }
 

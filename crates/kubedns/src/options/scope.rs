@@ -6,7 +6,7 @@ use smol_str::SmolStr;
 use thiserror::Error;
 use wire::rfc1123::is_label;
 
-/// Maximum number of namespaces. Each namespace has a watch of each kind.
+/// Maximum number of namespaces. For each namespace, kubedns opens a watch of each kind of objects.
 const MAX_NAMESPACES: usize = 100;
 
 /// `--namespaces`: names without repetitions, in the given order.
@@ -20,7 +20,7 @@ pub enum NamespaceListError {
     #[error("{0:?} is not the name of a namespace: expected lower case letters, digits and '-'")]
     Name(String),
     /// Too many namespaces: each has watches of its own.
-    #[error("must be at most {MAX_NAMESPACES} namespaces: each has its own watches")]
+    #[error("at most {MAX_NAMESPACES} namespaces are accepted, because each has its own watches")]
     Many,
 }
 

@@ -1,5 +1,6 @@
-//! The parts of kubedns that serve, whatever the source of the records: DNS with its forwarder and
-//! transfers, the configuration, HTTP, the views of the queries, and the zones of etcd.
+//! The parts of the server that are the same for every source of the records: DNS with its
+//! forwarder and transfers, the configuration, HTTP, the views of the queries, and the zones of
+//! etcd.
 
 use std::sync::Arc;
 
@@ -122,7 +123,7 @@ impl<B: Backend> BoundServer<B> {
     }
 
     /// The pages about queries. `owners` finds the owners of clients. `node` is the node of this
-    /// pod, or `None` unless each node has a DNS pod.
+    /// pod if each node has a DNS pod, otherwise `None`.
     pub(super) fn query_pages(
         &self,
         owners: ClientOwners,

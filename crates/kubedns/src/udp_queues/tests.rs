@@ -97,7 +97,7 @@ fn overflow(address: &str) {
     }
     assert!(
         value(&drops, DROPS.name) >= 1.0,
-        "{enough} datagrams sent, none dropped"
+        "{enough} datagrams were sent, but none was dropped"
     );
     let waiting = value(&drops, QUEUED.name);
     assert!(

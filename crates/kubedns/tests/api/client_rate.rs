@@ -58,7 +58,7 @@ async fn flooding_client_is_refused_alone() {
         }
     }
     let options = &refused[0].edns.as_ref().unwrap().options;
-    let expected = b"\x00\x00too many queries a second of this client";
+    let expected = b"\x00\x00this client sends too many queries a second";
     assert_eq!(options, &[(15, expected.to_vec())]);
     let counted = kubedns.metric(series).await.unwrap();
     assert_eq!(counted.to_string(), refused.len().to_string());

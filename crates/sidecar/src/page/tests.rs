@@ -519,7 +519,7 @@ fn levels_differ_in_title_and_icon() {
 fn ranking_is_shown_within_pod() {
     says(
         &page(&good()),
-        &["Who asks most Shown only to requests from within the pod"],
+        &["Who asks most The ranking is shown only to requests from within the pod"],
     );
     let row = |key: &str, owner: ClientOwner| RankingRow {
         key: key.to_owned(),

@@ -4,12 +4,12 @@ use maud::{Markup, html};
 use querylog::ranking::{RankingDocument, RankingRow};
 use reports::sidecar::{PeerReport, SidecarStatus};
 
-/// Rows of each table.
+/// Maximum number of rows in a table.
 const ROWS: usize = 10;
 
 pub(super) fn section(status: &SidecarStatus) -> Markup {
-    // If dnsmasq does not log its queries, it has no ranking. The note in the ranking of kubedns then
-    // says how to get one.
+    // If dnsmasq does not log its queries, it has no ranking. The note in the ranking of kubedns
+    // then says how to get one.
     let dnsmasq_top = status.dnsmasq_top.as_deref();
     let of_dnsmasq = dnsmasq_top.and_then(|top| top.known.as_ref());
 
@@ -27,7 +27,7 @@ fn kubedns_ranking(top: Option<&PeerReport<RankingDocument>>) -> Markup {
     // the pod gets only a text that says how to see the ranking.
     html! {
         @match top.map(|top| (&top.known, &top.error)) {
-            None => p { "Shown only to requests from within the pod, such as those of kubectl port-forward." },
+            None => p { "The ranking is shown only to requests from within the pod, such as those of kubectl port-forward." },
             Some((Some(ranking), _)) => (ranking_tables("kubedns", ranking)),
             Some((None, Some(error))) => p { "unknown: " code { (error) } },
             Some((None, None)) => p { "the sidecar does not read the ranking of kubedns" },

@@ -1,4 +1,5 @@
-//! The rates of queries over the last minutes: small plots of two lines at most.
+//! Small plots of the last minutes: the rates of queries, the hits and misses of the cache, and the
+//! mean latency. A plot has at most two lines.
 
 use maud::{Markup, html};
 use reports::sidecar::{SidecarStatus, TrafficSample};
@@ -35,7 +36,7 @@ const QUERIES: TrafficPlot = TrafficPlot {
 };
 
 const LATENCY: TrafficPlot = TrafficPlot {
-    title: "mean time of kubedns for cluster names",
+    title: "mean time that kubedns takes to answer cluster names",
     unit: "ms",
     lines: &[TrafficLine {
         words: "answers",

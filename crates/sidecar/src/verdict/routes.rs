@@ -38,8 +38,8 @@ pub(super) fn has_upstream(status: &SidecarStatus) -> bool {
     route_servers(status).contains_key(EXTERNAL_NAMES)
 }
 
-/// The servers of each route. The container that forwards to a server decides the state of this
-/// server.
+/// The servers of each route. The state of a server is the one that the container that forwards to
+/// this server reports.
 pub(super) fn route_servers(status: &SidecarStatus) -> RouteServers {
     let mut routes = RouteServers::new();
     if let Some(dnsmasq) = &status.dnsmasq {
@@ -109,8 +109,8 @@ fn route_fault(route: &str, servers: &BTreeMap<String, ServerState>) -> Option<P
     let all = servers.len();
     let list = down.join(", ");
 
-    // If external names are not answered, the pod is down, as in the critical alerts. If a stub
-    // domain is not answered, the pod is degraded.
+    // If external names are not answered, the pod is down, and the alert for this is critical. If
+    // the names of a stub domain are not answered, the pod is degraded.
     let is_external = route == EXTERNAL_NAMES;
     let names = if is_external {
         "external names".to_owned()

@@ -15,9 +15,9 @@ use crate::domain_map::parent;
 use crate::record::TTL;
 use crate::serial::{self, ZoneSerials};
 
-/// The name server of each zone (MNAME of its SOA), below the zone.
+/// The labels of a name server (MNAME of the SOA), which the domain of the zone follows.
 pub(crate) const NAME_SERVER: &[u8] = b"\x02ns\x03dns";
-/// The mailbox in the SOA (RNAME), below the zone.
+/// The labels of a mailbox (RNAME of the SOA), which the domain of the zone follows.
 pub(crate) const HOSTMASTER: &[u8] = b"\x0ahostmaster";
 
 impl<'q, V: View> AnswerWriter<'q, '_, V> {
@@ -30,11 +30,12 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
                 let soa = self.zone_soa(ttl);
                 self.try_write(|m| soa.write(Section::Answer, m))
             }
-            // The cluster domain of kube-dns has no NS records.
+            // In kube-dns the cluster domain has no NS records.
             rtype::NS if self.is_whole_zone() => self.write_name_servers(),
             _ if self.authority.further.is_some() => self.write_further_apex(),
             _ if zone.strict => AnswerStatus::Empty,
-            // The cluster domain of kube-dns has only SOA; other types are NXDOMAIN.
+            // In kube-dns the cluster domain has only an SOA record. Queries for other types get
+            // NXDOMAIN.
             _ => AnswerStatus::Missing,
         }
     }

@@ -7,7 +7,8 @@ use crate::backend::View;
 use crate::backend::zones::Authority;
 use crate::cause::Cause;
 
-/// The CHAOS name of [`Zone::routes`](crate::backend::Zone::routes) in wire format.
+/// The CHAOS name that is answered with [`Zone::routes`](crate::backend::Zone::routes), in wire
+/// format.
 const ROUTES: &[u8] = b"\x06routes\x07kubedns\x00";
 
 /// The authors of SkyDNS, as SkyDNS lists them in its answer.

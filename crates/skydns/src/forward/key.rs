@@ -1,5 +1,5 @@
-//! The key of a query. Queries in flight and the entries of the cache have the same keys, so the
-//! reply to a query in flight fills the entry of exactly that query.
+//! The key of a query. A query in flight and its entry in the cache have the same key, so the reply
+//! fills the entry of exactly that query.
 
 use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;

@@ -44,8 +44,8 @@ impl<B: Backend> Resolver<B> {
         Ok(self.finish_walk(walk, ask, out))
     }
 
-    /// Walks the search list, one name after the other, and waits for each answer. Usually one of
-    /// the first names exists, or only the last name.
+    /// Walks the search list, one name after the other, and waits for each answer. Usually either
+    /// one of the first names exists, or only the last name exists.
     pub(super) async fn complete_search(
         self: &Arc<Self>,
         admitted: &AdmittedAsk<'_, B::View>,
@@ -58,7 +58,7 @@ impl<B: Backend> Resolver<B> {
         let mut response = Vec::new();
 
         while let Some(candidate) = next_candidate(&mut walk, ask, &mut message) {
-            // Each name has the place and the deadline of the whole query.
+            // The lookup of each name uses the waiting place and the deadline of the whole query.
             let candidate = admitted.with_query(&candidate);
             response.clear();
             let reply = match self.try_candidate(&candidate.ask, &mut response) {

@@ -192,14 +192,14 @@ fn other_name_cases() -> Vec<Case> {
             "an alias in a circle",
             ("round.apps.svc.cluster.local.", "A"),
             0,
-            "of too long a chain, or has no target",
+            "in too long a chain, or has no target",
         )
         .view(|view| view.alias_at(&["svc", "apps", "round"], "round.apps.svc.cluster.local")),
         error_case(
             "a name of the search list",
             ("www.apps.search.cluster.local.", "A"),
             0,
-            "a name of the search list cannot be looked up",
+            "a name completed with the search list cannot be looked up",
         )
         .view(|view| view.search("search.cluster.local", &["corp.test"]))
         .servfail(),

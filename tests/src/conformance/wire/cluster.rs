@@ -39,7 +39,8 @@ impl Cluster {
     /// Stores objects exactly as given, and their namespaces if they are missing.
     pub(crate) fn load(&self, objects: &[Value]) -> anyhow::Result<()> {
         for object in objects {
-            self.set(object.clone()).context("an initial object")?;
+            self.set(object.clone())
+                .context("cannot store an initial object")?;
         }
         Ok(())
     }
@@ -80,7 +81,7 @@ impl Cluster {
         self.server
             .store
             .apply_event(event)
-            .with_context(|| format!("{event}"))?;
+            .with_context(|| format!("cannot apply the event {event}"))?;
         Ok(())
     }
 

@@ -29,7 +29,7 @@ async fn explain_prints_text_or_json() {
 const MISTAKES: &str = r#"
                          | kube-dns explain: no name was given\nUsage of kube-dns explain: see kube-dns explain --help\n
     a..b                 | kube-dns explain: not a domain name: empty label in "a..b"\n
-    web A AAAA           | kube-dns explain: one name and one type are accepted, and "AAAA" is neither\n
+    web A AAAA           | kube-dns explain: only one name and one type are accepted: "AAAA" is one word too many\n
     web --ndots=99       | kube-dns explain: ndots "99": a number from 0 to 15 is accepted\n
     web --namespace=apps | Usage of kube-dns explain: see kube-dns explain --help\nunknown flag: --namespace\n
     web B                | kube-dns explain: unknown type "B": A, AAAA, SRV,
