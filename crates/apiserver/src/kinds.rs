@@ -76,7 +76,8 @@ static KINDS: [Kind; 9] = [
         "po",
         r#","spec":{"containers":null},"status":{}"#,
     ),
-    // The steps in docs/migrating.md save and restore the ServiceAccount of kube-dns.
+    // ServiceAccounts are stored because the steps in docs/migrating.md save and restore the
+    // ServiceAccount of kube-dns.
     kind(
         Resource::ServiceAccounts,
         "ServiceAccount",
@@ -173,12 +174,13 @@ impl Kind {
         self.version() == "v1"
     }
 
-    /// The resource with its group in messages: `services`, `endpointslices.discovery.k8s.io`.
+    /// The resource and its group, as messages name them: `services`,
+    /// `endpointslices.discovery.k8s.io`.
     pub(crate) fn qualified(&self) -> String {
         self.with_group(self.plural)
     }
 
-    /// The kind with its group in messages: `Service`, `EndpointSlice.discovery.k8s.io`.
+    /// The kind and its group, as messages name them: `Service`, `EndpointSlice.discovery.k8s.io`.
     pub(crate) fn qualified_kind(&self) -> String {
         self.with_group(self.name)
     }

@@ -140,7 +140,7 @@ fn check_type(kind: &Kind, value: &Value) -> Result<(), Status> {
 }
 
 /// Sets the namespace of the object to the namespace in the URL. Rejects an object that has a
-/// different namespace. Objects of cluster-wide kinds have none.
+/// different namespace. Removes the namespace of an object of a cluster-wide kind.
 fn set_namespace(
     kind: &Kind,
     namespace: &str,
@@ -175,7 +175,8 @@ fn remove_empty_fields(meta: &mut Map<String, Value>) {
 mod tests {
     use super::*;
 
-    /// Objects that cannot be created as Services of the namespace `apps`: code and message.
+    /// In each row, an object that cannot be created as a Service of the namespace `apps`, the
+    /// status code, and a part of the message.
     const MISMATCHES: &str = r#"
         {}                                                   | 422 | name is required
         {"kind": "Node", "metadata": {"name": "a"}}          | 400 | cannot be handled as a Service

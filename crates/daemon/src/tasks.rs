@@ -44,7 +44,7 @@ pub enum TaskError {
         task: &'static str,
     },
     /// Tasks were still running after the timeout.
-    #[error("still running after {bound:?}: {}", tasks.join(", "))]
+    #[error("tasks are still running after {bound:?}: {}", tasks.join(", "))]
     Stuck {
         /// The names of the tasks.
         tasks: Vec<&'static str>,

@@ -17,12 +17,13 @@ const HELP: &str =
     "0 while this upstream of this route is silent, or gives no usable answers; else 1.";
 const LABELS: [&str; 2] = ["route", "upstream"];
 const SERVERS: &str = "kubedns_forward_route_servers";
-const HELP_SERVERS: &str = "Servers of this route that have an address and do not forward back; if 0, its names are SERVFAIL.";
+const HELP_SERVERS: &str = "Number of servers of this route that have an address and do not forward queries back; if 0, names of this route are answered with SERVFAIL.";
 
 /// The route of all names outside stub domains.
 const EXTERNAL_NAMES: &str = ".";
 
-/// Bound of the exported series. The number of stub domains and servers has no bound.
+/// Maximum number of exported series of each metric. The configuration may have any number of stub
+/// domains and servers.
 const MAX_SERIES: usize = 256;
 
 /// Exports the state of the upstreams in use. The route is a stub domain, or `.` for external

@@ -48,7 +48,8 @@ const CLUSTER_DOMAIN: &str = "cluster.local";
 /// waits only if there is no servers file, because a server that is added later then requires a
 /// restart.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
-/// The process that writes the query log if dnsmasq does not forward to kubedns.
+/// The process that a log line names as the writer of the query log if dnsmasq does not forward to
+/// kubedns.
 const KUBEDNS: &str = "kubedns, to which dnsmasq forwards no names";
 /// Timeout of the look-up of -kubednsServer.
 const LOOKUP: Duration = Duration::from_secs(5);
@@ -152,7 +153,7 @@ struct NannyStart {
 /// The results of [`NannyStart::start_routing`].
 struct StartedRouting {
     routes: watch::Receiver<Routes>,
-    /// Names of stub servers are still unresolved.
+    /// Whether names of stub servers are still unresolved.
     unresolved: bool,
     /// The configuration in force.
     states: watch::Receiver<ConfigState>,
@@ -181,8 +182,8 @@ impl NannyStart {
         self.report
             .set_servfail_server(servfail_server.local_addr());
 
-        // The router requests addresses of names from the resolver, and polls of kubedns from the
-        // poller.
+        // The router tells the resolver which names to resolve, and the poller when to poll
+        // kubedns.
         let requests = RouterRequests::default();
         let resolver =
             ServerNameResolver::new(sources, requests.names.subscribe(), resolv_confs.for_names);
@@ -341,7 +342,10 @@ impl NannyStart {
             return;
         }
         let Some((host, port)) = split_host_port(address) else {
-            warn!(address, "-statusAddr: no host:port, so no status page");
+            warn!(
+                address,
+                "-statusAddr is not host:port, so there is no status page"
+            );
             return;
         };
 
@@ -498,8 +502,8 @@ fn effect_of_edits(plan: &LaunchPlan, restart_dnsmasq: bool) -> &'static str {
     }
 }
 
-/// Opens the query log if dnsmasq forwards to kubedns. Otherwise kubedns is in front and writes the
-/// query log.
+/// Returns a function that opens the query log if dnsmasq forwards to kubedns. Otherwise the
+/// function returns an error, because kubedns is in front of dnsmasq and writes the query log.
 fn query_log(
     queries: &QueryFollowers,
     asks_kubedns: bool,

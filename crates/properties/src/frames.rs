@@ -9,7 +9,7 @@ const LONGEST: usize = 65_535;
 /// A stream of messages yields the same messages however it is split into pieces, and no octet is
 /// lost or added. After the last complete message, only an incomplete message stays in the buffer.
 ///
-/// The first octet selects the sizes of the pieces; the stream follows.
+/// The first octet of `octets` selects the sizes of the pieces. The other octets are the stream.
 pub fn frames(octets: &[u8]) {
     let Some((seed, stream)) = octets.split_first() else {
         return;

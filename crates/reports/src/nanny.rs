@@ -1,4 +1,5 @@
-//! The nanny's `/status`: dnsmasq, the configuration, and the routes in force in dnsmasq.
+//! The document of the nanny's page `/status`. It describes dnsmasq, the configuration, and the
+//! routes in force in dnsmasq.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +68,7 @@ pub struct DnsmasqProcess {
     /// The process ID.
     #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
     pub pid: NannyOnly<Option<i32>>,
-    /// dnsmasq has started and answers probes.
+    /// Whether dnsmasq has started and answers probes.
     #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
     pub up: NannyOnly<bool>,
     /// The time of the last start.
@@ -179,8 +180,8 @@ pub struct PendingRoutes {
 impl NannyStatus {
     /// The status of a nanny that has just started.
     pub fn of_start(version: &str, commit: &str) -> Self {
-        // Each field that only the nanny's own page has gets a value, which may be null, because
-        // every field of that page is always present.
+        // The nanny's own page always has every field. So each `NannyOnly` field gets a value,
+        // which may be null.
         Self {
             version: Some(version.to_owned()),
             commit: Some(commit.to_owned()),
@@ -262,7 +263,7 @@ mod tests {
     }
 
     /// The nanny's document has every field, even fields without a value. The document that the
-    /// sidecar passes on lacks the fields of the nanny's own page.
+    /// sidecar passes on lacks the fields that only the nanny's own page has.
     #[test]
     fn readers_leave_out_nanny_fields() {
         let mut status = NannyStatus::of_start("1.2.3", "abc1234");

@@ -26,7 +26,7 @@ pub(crate) struct NslookupQuery {
 pub enum NslookupCommandError {
     /// The command has another program or other arguments.
     #[error(
-        "commands are not run; accepted is \"nslookup NAME SERVER\", or several of them joined with \"&&\""
+        "commands are not run; only \"nslookup NAME SERVER\" is accepted, or several of these joined with \"&&\""
     )]
     Form,
     /// Not a domain name.

@@ -1,5 +1,5 @@
-//! A minimal HTTP client for tests, and a server with one reply to all requests. Each request uses a
-//! new connection.
+//! A minimal HTTP client for tests, and a server with one reply to all requests. Each request uses
+//! a new connection.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -48,7 +48,7 @@ pub async fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
         .and_then(|status| status.parse().ok());
     let parts = status.zip(text.split_once("\r\n\r\n"));
     let (status, (_, body)) =
-        parts.ok_or_else(|| io::Error::other(format!("not HTTP: {text:?}")))?;
+        parts.ok_or_else(|| io::Error::other(format!("the response is not HTTP: {text:?}")))?;
     Ok(Response {
         status,
         body: body.to_owned(),

@@ -1,6 +1,7 @@
 //! Parses the DNS messages of other implementations: header, question and records.
 //!
-//! The parser interprets only the names in record data, so records of unknown types pass unchanged.
+//! The parser does not interpret the data of unknown types, so records of these types pass
+//! unchanged.
 
 use super::{HEADER, Header, Question, Record, RecordIter, Section, WireError};
 

@@ -29,7 +29,7 @@ pub fn objects() -> Vec<Value> {
     all
 }
 
-/// Queries about the objects that have no number in their names, and the expected answers.
+/// Queries that are not for the Services `web-0`, `web-1`, ..., and the expected answers.
 const OTHERS: &str = "
     db.shop.svc.cluster.local.                       | A   | NOERROR 10.244.0.1 10.244.0.2 10.244.0.3
     db-1.db.shop.svc.cluster.local.                  | A   | NOERROR 10.244.0.2

@@ -1,5 +1,5 @@
-//! The recorded responses of the resolver, from all scenarios. The resolver of a scenario uses
-//! these responses for queries that the recording of the current question does not contain.
+//! The responses that a resolver gave while all scenarios were recorded. The test resolver, which
+//! replays the recording of the current question, takes the responses to other queries from here.
 
 use std::collections::HashMap;
 

@@ -20,12 +20,11 @@ use crate::steady::Question;
 const NAMESPACE: &str = "churn";
 /// Number of Services that are changed in turn.
 const SERVICES: u32 = 32;
-/// The delay of every tenth change of a Service is measured: the time until an answer of kubedns
-/// shows the change.
+/// The delay is measured for every tenth change of a Service.
 const MEASURED: u32 = 10;
 /// Number of Service changes between two edits of the ConfigMap.
 const EDIT: u32 = 150;
-/// Timeout of the right answer after a change.
+/// Maximum time between a change and the first answer that shows the change.
 const LATE: Duration = Duration::from_mins(1);
 
 /// Counts of the changes.
@@ -118,7 +117,7 @@ impl<'a> Churn<'a> {
                 return error;
             }
         }
-        anyhow::anyhow!("there are no more numbers to count the changes")
+        anyhow::anyhow!("the counter of the changes has reached its maximum")
     }
 
     async fn change(&self, step: u32) -> anyhow::Result<()> {

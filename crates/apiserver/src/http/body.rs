@@ -68,7 +68,9 @@ pub(super) fn decode_object(headers: &HeaderMap, body: &[u8]) -> Result<Value, S
             ))
         }),
         protobuf::MEDIA_TYPE => protobuf::read_object(body).ok_or_else(|| {
-            Status::bad_request("the body is no protobuf message of a kind that this server reads")
+            Status::bad_request(
+                "the body is not a protobuf message of a kind that this server reads",
+            )
         }),
         _ => {
             let message = format!(

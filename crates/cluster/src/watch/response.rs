@@ -224,7 +224,7 @@ impl ListReader {
             }
         }
 
-        let problem = "a response that does not end after its list";
+        let problem = "the response does not end after its list";
         Err(RequestFailure::Garbage(problem.to_owned()))
     }
 
@@ -303,7 +303,8 @@ impl EventBuffer {
         }
     }
 
-    /// The first event, if it is complete: its length in four octets, and a protobuf message.
+    /// The first event, if it is complete. An event consists of a length in four octets, and a
+    /// protobuf message of this length.
     fn take_frame_event(&mut self) -> Result<Option<WatchEvent>, RequestFailure> {
         let Some(length) = self.bytes.first_chunk() else {
             return Ok(None);
@@ -321,7 +322,7 @@ impl EventBuffer {
         WatchEvent::of_frame(&frame).map(Some)
     }
 
-    /// The first event, if it is complete: a non-empty line of JSON.
+    /// The first event, if it is complete. An event is a non-empty line of JSON.
     fn take_line_event(&mut self) -> Result<Option<WatchEvent>, RequestFailure> {
         while let Some(line) = self.take_line()? {
             if !line.is_empty() {

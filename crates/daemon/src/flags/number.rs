@@ -25,8 +25,8 @@ impl Unsigned for u64 {
     const MAX: Self = Self::MAX;
 }
 
-/// Parses a number in the syntax of [`int`]. The error names the accepted range instead of a Go
-/// function, because this function is for flags that kube-dns does not have.
+/// Parses a number in the syntax of [`int`], for flags that kube-dns does not have. The error names
+/// the accepted range. It need not name a Go function, as the errors of kube-dns do.
 pub fn whole_number<T: Unsigned>(text: &str) -> Result<T, WholeNumberError<T>> {
     int(text).map_err(|_| WholeNumberError(T::MAX))
 }

@@ -69,7 +69,7 @@ async fn waiting_has_a_bound() {
     let error = tasks.join(Duration::from_millis(200)).await.unwrap_err();
     let text = error.to_string();
     assert!(
-        text.starts_with("still running after 200ms: ") && text.contains("is deaf"),
+        text.starts_with("tasks are still running after 200ms: ") && text.contains("is deaf"),
         "{text}"
     );
 }

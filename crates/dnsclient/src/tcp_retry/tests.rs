@@ -1,4 +1,4 @@
-//! Queries by hickory-net at test servers.
+//! Queries that hickory-net sends to test servers.
 
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::{Name, RecordType};

@@ -134,7 +134,7 @@ fn forwarder(
     let cache = match options.cache_limits() {
         Some(limits) => {
             let metrics = CacheMetrics::new(&nested).context("cannot set up metrics")?;
-            // `None` if the limits leave room for no entries.
+            // This is `None` if the limits leave room for no entries.
             ReplyCache::new(limits, metrics)
         }
         None => None,

@@ -106,7 +106,7 @@ async fn missing_directory_or_taken_port_is_tolerated() {
         .flag(format!("-statusAddr={address}"))
         .flag("-configDir=/nonexistent/config");
     let mut rig = plan.start().await;
-    let line = rig.logs("no status page").await;
+    let line = rig.logs("the status page is unavailable").await;
     assert!(
         line.contains(&format!(
             "cannot listen on {address}: Address already in use"

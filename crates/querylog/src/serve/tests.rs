@@ -56,7 +56,7 @@ async fn open(address: &str, target: &str) -> Result<Result<StreamingPage, Page>
     get_streaming(address, target, Duration::from_secs(10)).await
 }
 
-/// Status and text of the refusal of a request.
+/// Status and text of the response that refuses a request.
 async fn refusal(address: &str, target: &str) -> (u16, String) {
     let refused = open(address, target).await.unwrap().unwrap_err();
     (refused.status, String::from_utf8(refused.body).unwrap())

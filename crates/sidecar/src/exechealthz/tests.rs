@@ -92,7 +92,7 @@ fn wrong_flags_end_the_start() {
     let nothing = "--exechealthz-port: there is nothing to check without a --probe or a --cmd";
     let no_slash = "--url: \"healthz\" does not begin with a slash";
     let not_run = "Usage of sidecar: see sidecar --help\ninvalid argument \"echo healthz\" for \"--cmd\" flag: \
-                   commands are not run; accepted is \"nslookup NAME SERVER\", or several of them joined with \"&&\"\n";
+                   commands are not run; only \"nslookup NAME SERVER\" is accepted, or several of these joined with \"&&\"\n";
     let [a, b] = ["--cmd=nslookup a 127.0.0.1", "--cmd=nslookup b 127.0.0.1"];
     for (words, line) in [
         (&["--exechealthz-port=8080"][..], nothing),

@@ -1,9 +1,9 @@
 //! Follows aliases (ExternalName, federated names, aliases of the configuration) to their
 //! addresses.
 //!
-//! A chain of CNAMEs is written only as a whole, with the addresses at its end, because a client
-//! that follows the chain does not use the other addresses of the first name. A chain without
-//! addresses is written only if the name has nothing else.
+//! A chain of CNAMEs is written only as a whole, with the addresses at its end. A client that
+//! follows a CNAME ignores the other addresses of the name, so a chain without addresses would hide
+//! them. Such a chain is written only if the name has nothing else.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -163,8 +163,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         }
     }
 
-    /// Writes one CNAME without following it. If there are several aliases, the choice is always
-    /// the same.
+    /// Writes the CNAME of one alias without following it. Of several aliases, the same one is
+    /// always written.
     fn write_alias_alone(&mut self, aliases: &[Alias]) -> AnswerStatus {
         // A random choice would look like a change of the zone in an incremental transfer.
         let first = aliases
@@ -191,7 +191,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
     /// Follows all aliases of one name.
     ///
     /// A name has at most one CNAME: the CNAME of one alias is written, with the addresses of all
-    /// aliases. If no alias has an address, a CNAME is written only for a name without addresses.
+    /// aliases. If no alias leads to an address, a CNAME is written only if the name itself has no
+    /// addresses either.
     fn follow_all(
         &mut self,
         walk: &mut AliasWalk<'q>,
@@ -355,7 +356,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         authority: Authority<'q>,
         relative: &[u8],
     ) -> Result<ChaseResult, MessageFull> {
-        // Clients would cache NODATA as the truth, but they retry after a failure.
+        // Before the first sync, the answer is a failure: clients retry after a failure, but would
+        // cache NODATA.
         if !authority.records.has_synced() {
             self.unanswered = true;
             return Ok(ChaseResult::Failed);

@@ -50,8 +50,8 @@ impl AddressFamilies {
 pub(super) struct Alias {
     pub(super) target: Name,
     pub(super) ttl: u32,
-    /// Whether the CNAME is shown even if the target has no addresses. True for an ExternalName;
-    /// false for federated names and for zones in SkyDNS style.
+    /// Whether the CNAME is shown even if the target has no addresses. True for an ExternalName and
+    /// for an alias of the configuration; false for federated names and for zones in SkyDNS style.
     pub(super) external: bool,
 }
 
@@ -146,7 +146,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             return;
         };
 
-        // The target of a member is the node's child under the label of the member.
+        // The name of a member's target is the label of the member, followed by the base.
         if entry.record.host == Host::Member {
             path.push(entry.label);
         }

@@ -1,16 +1,17 @@
 //! Detection of dead upstreams.
 //!
 //! One unanswered name is no proof of failure: some names are slow to resolve everywhere. An
-//! upstream is probed after two different names without an answer, if no other answer came in
-//! between. The probe is a query that the upstream answered before, if there is one. An upstream
-//! that does not answer the probe is dead. Dead upstreams are tried last, and probed every
+//! upstream is probed when it has left queries for two different names unanswered and has answered
+//! no query in between. The probe is a query that the upstream answered before, if there is one. An
+//! upstream that does not answer the probe is dead. Dead upstreams are tried last, and probed every
 //! [`PROBE_EVERY`] while there are queries for them. Probes run in separate tasks, so no client's
 //! query waits for a probe. The first answer makes the upstream alive again.
 //!
-//! An upstream may be alive and of no use: it answers SERVFAIL or REFUSED, whatever it is asked.
-//! Such an upstream is probed after refusals of two names without a usable answer (NOERROR,
-//! NXDOMAIN) in between. If the probe is refused as well, the upstream is refusing until it gives a
-//! usable answer. It keeps its place in the order, but counts as down.
+//! An upstream may be alive and of no use: it answers SERVFAIL or REFUSED, whatever it is asked. An
+//! upstream is also probed when it has refused two different names and has given no usable answer
+//! (NOERROR or NXDOMAIN) in between. If the probe is refused as well, the upstream counts as
+//! refusing until it gives a usable answer. A refusing upstream keeps its place in the order, but
+//! counts as down.
 //!
 //! An upstream without queries is probed, too ([`UpstreamHealth::begin_idle_probe`]), so that its
 //! state is known before clients need it.
@@ -38,10 +39,12 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// over TCP.
 const TCP_PAUSE: Duration = Duration::from_secs(10);
 
-/// Time for which queries to an upstream that does not know EDNS have no OPT record.
+/// Time for which queries to an upstream have no OPT record after the upstream has shown that it
+/// does not know EDNS.
 const EDNS_PAUSE: Duration = Duration::from_mins(10);
 
-/// Age after which a failure no longer counts. The upstream may not have been queried since.
+/// Age after which a failure no longer counts. If there were no queries in this time, the upstream
+/// may have recovered unnoticed.
 const FAILURE_COUNTS: Duration = Duration::from_mins(1);
 
 /// Number of consecutive failures after which an upstream is down.
@@ -81,7 +84,7 @@ struct DeadSince {
     next_probe: Instant,
 }
 
-/// An upstream of a query.
+/// An upstream to which a query can be sent.
 #[derive(Clone, Debug)]
 pub(super) struct UpstreamCandidate {
     pub(super) upstream: Upstream,
@@ -163,8 +166,8 @@ impl UpstreamHealth {
         state.silent_to = None;
         state.probing = false;
         state.failures = 0;
-        // Any other RCODE may depend on the name, so a query with such an answer is not a good
-        // probe.
+        // An RCODE other than these two may depend on the name, so a query with such an answer is
+        // not a good probe.
         if matches!(rcode, rcode::NOERROR | rcode::NXDOMAIN) {
             if state.refusing {
                 tracing::info!(%upstream, "upstream server gives usable answers again");
@@ -265,8 +268,8 @@ impl UpstreamHealth {
         }
     }
 
-    /// Whether the upstream is failing: dead, refusing, or failed several times in a row, with the
-    /// last failure within a minute.
+    /// Whether the upstream is dead, refusing, or has failed several times in a row, and its last
+    /// failure was within the last minute.
     pub(super) fn is_down(&self, upstream: &Upstream, now: Instant) -> bool {
         let states = self.0.lock();
         states.get(upstream).is_some_and(|state| {
@@ -365,7 +368,7 @@ impl UpstreamHealth {
         state_of(&mut self.0.lock(), upstream, now).lacked_edns = Some(now);
     }
 
-    /// Whether all upstreams are known to be dead, each with a failure within a minute.
+    /// Whether all upstreams are known to be dead, and each has failed within the last minute.
     pub(super) fn are_all_dead(&self, upstreams: &[Upstream], now: Instant) -> bool {
         let states = self.0.lock();
         upstreams.iter().all(|upstream| {

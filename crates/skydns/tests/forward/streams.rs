@@ -317,7 +317,7 @@ async fn servfail_is_retried_over_stream() {
 }
 
 /// No new queries are sent on a connection that receives no replies, for example after a firewall
-/// has dropped its state.
+/// has forgotten the connection.
 #[tokio::test]
 async fn silently_dead_connection_is_replaced() {
     for kept in Kept::both(short_limits(), || {

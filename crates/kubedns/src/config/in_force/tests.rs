@@ -4,7 +4,7 @@ use dnsconfig::RawData;
 
 use super::*;
 
-/// The address on which this server listens in all cases.
+/// The address on which this server listens in every [`Case`].
 const OWN: &str = "127.0.0.1:10053";
 
 /// The inputs, and what is in force with them.
@@ -16,7 +16,8 @@ struct Case {
     resolv_conf: &'static str,
     /// Names of stub servers, each with an address.
     names: &'static [(&'static str, &'static str)],
-    /// Routes that lead back, as domain and upstream. The domain of external names is `.`.
+    /// Routes whose upstream forwards queries back to this server, each as domain and upstream. The
+    /// domain of external names is `.`.
     loops: &'static [(&'static str, &'static str)],
     knowledge: ConfigKnowledge,
     /// The lines of [`show`].
@@ -66,7 +67,7 @@ const CASES: &[Case] = &[
         ..CASE
     },
     Case {
-        name: "before the ConfigMap, withheld",
+        name: "before the ConfigMap is read, external names have no upstream",
         flags: &[NAMESERVERS],
         resolv_conf: RESOLV_CONF,
         knowledge: ConfigKnowledge::Withheld,
@@ -74,7 +75,7 @@ const CASES: &[Case] = &[
         ..CASE
     },
     Case {
-        name: "before the ConfigMap, assumed",
+        name: "before the ConfigMap is read, the defaults are assumed",
         flags: &[NAMESERVERS],
         knowledge: ConfigKnowledge::Assumed,
         expected: &["not known", ". -> 192.0.2.2:53"],
@@ -174,7 +175,7 @@ const CASES: &[Case] = &[
         ..CASE
     },
     Case {
-        name: "this server itself",
+        name: "this server does not forward to itself",
         data: &[
             ("upstreamNameservers", r#"["127.0.0.1:10053","192.0.2.1"]"#),
             ("stubDomains", r#"{"a.test":["127.0.0.1:10053"]}"#),
@@ -220,7 +221,7 @@ const CASES: &[Case] = &[
         ..CASE
     },
     Case {
-        name: "hosts and aliases",
+        name: "hosts of the ConfigMap",
         flags: &[NAMESERVERS],
         data: &[("hosts", "192.0.2.20 db.acme.example\n")],
         expected: &[". -> 192.0.2.2:53", "own names"],
@@ -260,7 +261,7 @@ fn probes_do_not_depend_on_results() {
     assert_eq!(after.server_names, before.server_names);
     assert_eq!(
         after.zone.routes, before.zone.routes,
-        "dnsmasq keeps its cache"
+        "the route texts must stay the same, so that dnsmasq keeps its cache"
     );
     assert_ne!(after.zone.upstreams, before.zone.upstreams);
 }
@@ -305,7 +306,10 @@ fn route_texts_name_version_and_topology() {
 fn search_list_changes_route_texts() {
     let without = route_texts_of(&[]);
     let with = route_texts_of(&["--search-suffix=search.test"]);
-    assert_ne!(without, with, "dnsmasq empties its cache");
+    assert_ne!(
+        without, with,
+        "the route texts must differ, so that dnsmasq empties its cache"
+    );
 }
 
 fn route_texts_of(flags: &[&str]) -> Vec<String> {
