@@ -96,8 +96,8 @@ pub struct Shape {
     #[arg(long)]
     pub direct: bool,
 
-    /// Use dnsmasq in front only as a cache: dnsmasq forwards each query that its cache cannot
-    /// answer to kubedns, and kubedns forwards queries for external names to the upstreams
+    /// Use dnsmasq in front only as a cache: dnsmasq forwards to kubedns each query that its cache
+    /// cannot answer, and kubedns forwards queries for external names to the upstreams
     #[arg(long, conflicts_with = "direct")]
     pub cache: bool,
 
@@ -107,7 +107,7 @@ pub struct Shape {
     pub alone: bool,
 }
 
-/// Arguments for the containers beyond those of the manifest.
+/// Arguments for the containers, in addition to those that localpod passes anyway.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct ExtraArgs {
     /// A further argument for kubedns, such as --kubedns-arg=--v=4 (repeatable)
@@ -143,7 +143,7 @@ impl Options {
     }
 }
 
-/// The error of a wrong command line in one line: the first paragraph of clap's message.
+/// Shortens the error of a wrong command line to one line: the first paragraph of clap's message.
 pub fn one_line(error: &clap::Error) -> String {
     let explanation = error.to_string();
     let paragraph: Vec<&str> = explanation

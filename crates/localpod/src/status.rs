@@ -1,4 +1,5 @@
-//! Ports, process ids and restarts as JSON in a file: for scripts and tests that start the pod.
+//! The status file: ports, process ids and restarts in JSON. It is for scripts and tests that start
+//! the pod.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -21,7 +22,7 @@ pub struct Status {
 /// The content of the file.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StatusFile {
-    /// All checks have passed.
+    /// Whether the pod is ready.
     pub ready: bool,
     /// The ports.
     pub ports: Ports,

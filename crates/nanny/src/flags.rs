@@ -42,7 +42,7 @@ pub struct Flags {
         default_value = "/etc/k8s/dns/dnsmasq-nanny"
     )]
     pub config_dir: PathBuf,
-    /// interval to check for configuration updates, besides being notified of them
+    /// interval to check for configuration updates (the nanny is also notified of changes)
     #[arg(long = "syncInterval", value_name = "duration", default_value = "10s")]
     pub sync_interval: GoPeriod,
     /// local kubedns instance address for non-IP name resolution

@@ -71,7 +71,9 @@ where
             match outcome {
                 Ok(value) => return value,
                 Err(last) if Instant::now() >= deadline => {
-                    panic!("{caller}: not within {timeout:?}; the last outcome was {last}")
+                    panic!(
+                        "{caller}: the condition did not hold within {timeout:?}; the last outcome was {last}"
+                    )
                 }
                 Err(_) => tokio::time::sleep(pause).await,
             }

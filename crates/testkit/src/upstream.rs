@@ -154,8 +154,7 @@ impl Upstream {
         panic!("no port is free for both UDP and TCP")
     }
 
-    /// Starts a server that refuses TCP connections, and gives loop probes of kubedns to the
-    /// handler, too.
+    /// Starts a server that refuses TCP connections, and treats loop probes like other packets.
     pub async fn start_with_loop_probes(handler: impl Handler) -> Self {
         let shared = Shared {
             has_loop_probes: true,
@@ -176,7 +175,7 @@ impl Upstream {
         let addr = udp.local_addr().expect("a bound socket has an address");
         let tcp = TcpListener::bind(addr)
             .await
-            .unwrap_or_else(|error| panic!("TCP {addr}: {error}"));
+            .unwrap_or_else(|error| panic!("cannot listen on TCP {addr}: {error}"));
         Self::run(udp, Some(tcp), Shared::new(handler))
     }
 
@@ -232,5 +231,5 @@ impl Upstream {
 async fn bind_udp(addr: SocketAddr) -> UdpSocket {
     UdpSocket::bind(addr)
         .await
-        .unwrap_or_else(|error| panic!("UDP {addr}: {error}"))
+        .unwrap_or_else(|error| panic!("cannot bind UDP {addr}: {error}"))
 }

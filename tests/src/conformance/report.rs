@@ -8,6 +8,12 @@ use super::verdict::{Outcome, Verdict};
 /// Maximum number of diffs shown. Further diffs are only counted.
 const SHOWN: usize = 60;
 
+/// Explains the columns of the table.
+const LEGEND: &str = "\
+The table counts the answers that agree with kube-dns, that have a listed or an unlisted
+difference, and that agree although a difference is listed (stale).
+";
+
 /// The results of one run of the suite.
 #[derive(Debug, Default)]
 pub struct Report {
@@ -15,6 +21,7 @@ pub struct Report {
     skipped: Vec<String>,
 }
 
+/// Number of answers with each [`Outcome`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     agree: usize,
@@ -81,6 +88,7 @@ impl Report {
                 .count(&verdict.outcome);
             all.count(&verdict.outcome);
         }
+        f.write_str(LEGEND)?;
         writeln!(
             f,
             "{:<16} {:>7} {:>7} {:>9} {:>6}",
@@ -109,7 +117,10 @@ impl Report {
                 Outcome::Unlisted(diff) => Some((verdict, diff.clone())),
                 Outcome::Stale(ids) => Some((
                     verdict,
-                    format!("  agrees with kube-dns, but is listed: {}", ids.join(" ")),
+                    format!(
+                        "  agrees with kube-dns, but a difference is listed: {}",
+                        ids.join(" ")
+                    ),
                 )),
                 Outcome::Agrees | Outcome::Listed(_) => None,
             });
@@ -119,7 +130,7 @@ impl Report {
         }
         match failed.len().saturating_sub(SHOWN) {
             0 => Ok(()),
-            more => writeln!(f, "\nand {more} more"),
+            more => writeln!(f, "\n{more} more answers fail the test"),
         }
     }
 }
@@ -128,7 +139,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.table(f)?;
         for skipped in &self.skipped {
-            writeln!(f, "skipped {skipped}")?;
+            writeln!(f, "skipped the scenario {skipped}")?;
         }
         self.failures(f)
     }
@@ -169,18 +180,20 @@ mod tests {
         ]);
         report.skip("resolv-conf", "no privilege");
         let expected = "\
+The table counts the answers that agree with kube-dns, that have a listed or an unlisted
+difference, and that agree although a difference is listed (stale).
 category           agree  listed  unlisted  stale
 apex                   0       0         1      1
 ptr                    1       1         0      0
 all                    1       1         1      1
-skipped resolv-conf: no privilege
+skipped the scenario resolv-conf: no privilege
 
 s 0.2 c. A (apex)
 - this
 + that
 
 s 0.3 d. A (apex)
-  agrees with kube-dns, but is listed: old older
+  agrees with kube-dns, but a difference is listed: old older
 ";
         assert_eq!(report.to_string(), expected);
         assert!(!report.is_clean());

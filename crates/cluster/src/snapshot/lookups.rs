@@ -14,8 +14,9 @@ use wire::rfc1123::is_label;
 use super::{PodNames, Snapshot, label, pod};
 use crate::objects::ObjectKey;
 
-/// Number of steps that a wildcard takes for each matching Service. A Service takes more steps than
-/// an entry, because Services are scattered in memory.
+/// Number of steps that each Service costs if its name matches a wildcard (see
+/// [`EntryVisit::steps`]). A Service costs more steps than an entry, because Services are scattered
+/// in memory.
 const SERVICE_STEPS: usize = 32;
 
 /// Federated names and names of pods.

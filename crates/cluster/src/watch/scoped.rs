@@ -1,5 +1,5 @@
-//! A feed of a kind in the whole cluster, or in several namespaces. Each namespace has its own
-//! feed; together they behave like one feed.
+//! A feed of one kind of objects, in the whole cluster or in several namespaces. Each of several
+//! namespaces has its own feed; together these feeds behave like one feed.
 //!
 //! A list of one namespace does not contain the objects of other namespaces. So a
 //! [`NamespaceAccount`] for each namespace remembers the reported objects, and deletes objects that

@@ -101,9 +101,10 @@ impl TypeAnswer {
     }
 }
 
-/// The outcome of the answers of kubedns for all queried types. A record of any type is an answer,
-/// with two exceptions: SERVFAIL for addresses, and an alias without addresses. Such an alias still
-/// has an SRV record, but programs query addresses.
+/// The outcome of the answers of kubedns for all queried types. In general, the name is answered if
+/// any type has a record. There are two exceptions, because programs query addresses: the queries
+/// for addresses fail with SERVFAIL, or lead only to an alias without addresses. An SRV record does
+/// not help then.
 pub(crate) fn lookup_outcome(answers: &[TypeAnswer]) -> LookupOutcome {
     let addresses_fail = address_answers(answers).any(|answer| answer.has_rcode("SERVFAIL"));
     if addresses_fail && !address_answers(answers).any(TypeAnswer::has_records) {
@@ -115,7 +116,7 @@ pub(crate) fn lookup_outcome(answers: &[TypeAnswer]) -> LookupOutcome {
     if answers.iter().any(TypeAnswer::has_records) {
         return LookupOutcome::Answered;
     }
-    // Without an RCODE, kubedns forwards the query, and the response is unknown here.
+    // If an answer has no RCODE, kubedns forwards the query, and the response is unknown here.
     if answers.iter().any(|answer| answer.rcode.is_none()) {
         return LookupOutcome::Forwarded;
     }

@@ -1,5 +1,5 @@
-//! kubedns with a cluster: watches the API server, makes records of its objects, and explains them.
-//! Zones of etcd are served beside the cluster.
+//! kubedns with a cluster: watches the API server, and makes records of its objects. The status
+//! port explains the answers. Zones of etcd are served beside the cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -243,7 +243,7 @@ async fn connect(options: &Options) -> anyhow::Result<Arc<Connection>> {
     let connection = connection.with_context(|| {
         // The reader of this error may have no Kubernetes at all.
         if super::service_host().is_none() && !options.names_api_server() {
-            "cannot create a kubernetes client (zones of etcd need none: --etcd-zone)"
+            "cannot create a kubernetes client (to serve only zones of etcd, which needs no client, set --etcd-zone)"
         } else {
             "cannot create a kubernetes client"
         }
@@ -270,10 +270,13 @@ fn find_turns(
     let connection = Arc::clone(connection);
     let status = status.clone();
     let stop = stop.clone();
-    tasks.lasting("waiting for the turn of the lists", async move {
-        let has_records = || status.progress() == SyncProgress::Stale;
-        finder.run(&connection, has_records, stop).await;
-    });
+    tasks.lasting(
+        "waiting for the turn of this pod to list objects",
+        async move {
+            let has_records = || status.progress() == SyncProgress::Stale;
+            finder.run(&connection, has_records, stop).await;
+        },
+    );
     turns
 }
 

@@ -337,7 +337,7 @@ async fn contradiction_alone_is_one_line() {
     }
 
     let zones_need_none =
-        "cannot create a kubernetes client (zones of etcd need none: --etcd-zone): neither";
+        "(to serve only zones of etcd, which needs no client, set --etcd-zone): neither";
     ends_with(&[], "", zones_need_none).await;
     // If the token is missing in a pod, kubedns must not conclude that there is no Kubernetes.
     ends_with(&[zone], "10.96.0.1", "and there is no service account").await;

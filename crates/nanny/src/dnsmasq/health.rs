@@ -1,16 +1,17 @@
 //! Probes of the running dnsmasq process.
 //!
 //! Every three seconds, a probe queries the cache size: CHAOS TXT `cachesize.bind`, which dnsmasq
-//! answers from memory. After a missed probe, the next probe follows without a pause. The interval
-//! is not shorter, because dnsmasq counts the answers to probes as cache hits.
+//! answers from memory. If no answer comes within a second, the probe is a missed probe, and the
+//! next probe follows without a pause. The interval is not shorter, because dnsmasq counts the
+//! answers to probes as cache hits.
 //!
 //! A dnsmasq that does not answer and uses no processor time hangs: a signal stopped the process,
 //! or a system call blocks. A dnsmasq that does not answer but uses processor time is busy, and
 //! gets more time, because a restart would empty its cache.
 //!
-//! Each missed probe adds the time since the previous missed probe to the silence, but at most one
-//! second. The limit matters when the nanny itself was stopped, frozen or short of processor time,
-//! and sent no probes.
+//! The silence is the time for which dnsmasq has not answered. Each missed probe adds the time
+//! since the previous missed probe to the silence, but at most one second. The limit matters when
+//! the nanny itself was stopped, frozen or short of processor time, and sent no probes.
 //!
 //! A process is considered hanging only after it has answered once: without any answer, a blocked
 //! path between nanny and dnsmasq is equally likely. A process that the kernel shows as stopped
@@ -212,7 +213,7 @@ async fn answers_probe(server: Nameserver) -> bool {
     match query_with_tcp_retry(&ServerAddr::from(server), &question, PROBE_TIMEOUT).await {
         Ok(answer) => chaos::txt_strings(&answer).next().is_some(),
         Err(error) => {
-            debug!(%error, "probe");
+            debug!(%error, "a probe of dnsmasq failed");
             false
         }
     }

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 /// The longest name of a probe in dotted text.
 const MAX_NAME: usize = 253;
-/// Digits of the first label of a probe.
+/// Number of digits in the first label of a probe's name.
 const DIGITS: usize = 16;
 
 /// The probes in flight. Clones share them.

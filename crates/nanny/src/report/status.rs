@@ -1,5 +1,5 @@
-//! The nanny's status for operators and programs: the operations that update the document of
-//! [`reports::nanny`].
+//! The nanny's status for operators and programs. [`reports::nanny`] defines the status document,
+//! and the operations here update it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -50,7 +50,7 @@ impl StatusRecord {
         }
     }
 
-    /// Copies the state of the configuration's source.
+    /// Copies the state of the configuration to the document.
     pub(crate) fn set_configuration(&mut self, state: &ConfigState) {
         let configuration = &mut self.document.configuration;
         configuration.version = Some(state.version.to_string());

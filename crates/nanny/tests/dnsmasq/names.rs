@@ -47,7 +47,7 @@ async fn cluster_name_resolves_without_leak() {
 
     rig.until("www.acme.test.", "SERVFAIL").await;
     let answer = client::ask_tcp(rig.server(), &Query::new("www.acme.test.", "A")).await;
-    assert_eq!(answer.rcode_name(), "SERVFAIL", "over TCP, too");
+    assert_eq!(answer.rcode_name(), "SERVFAIL", "the RCODE over TCP");
     let unresolved = |names| move |status: &Value| status["routes"]["unresolved"] == names;
     rig.status_with("the name", unresolved(json!(["ns.apps.svc.corp.test"])))
         .await;
@@ -65,8 +65,8 @@ async fn cluster_name_resolves_without_leak() {
     rig.end().await;
 }
 
-/// With `-restartDnsmasq=false` the configuration is read only at the start. A stub server takes
-/// effect even if its name resolves later.
+/// With `-restartDnsmasq=false` the configuration is read only at the start. Even so, a stub server
+/// takes effect when its name resolves only after the start.
 #[tokio::test]
 async fn failing_domain_is_mended_without_restarts() {
     let knows = Arc::new(AtomicBool::new(false));
@@ -119,7 +119,11 @@ async fn looping_server_is_found_and_omitted() {
     .await;
     round.forget();
     rig.until_all("192.0.2.1").await;
-    assert_eq!(round.count(), 0, "not asked any more");
+    assert_eq!(
+        round.count(),
+        0,
+        "dnsmasq no longer asks the looping server"
+    );
 
     rig.forward_to(&outside);
     rig.status_with("no loop", |status| status["routes"]["loops"] == json!([]))
@@ -141,7 +145,8 @@ fn relayed(asked: &Asked, server: SocketAddr) -> Reaction {
     }
 }
 
-/// An upstream that answers, or forwards back to the dnsmasq of `setup` while `loops` is true.
+/// An upstream that forwards queries back to the dnsmasq of `setup` while `loops` is true, and
+/// otherwise answers them.
 async fn start_forwarder(setup: &NannySetup, loops: &Arc<AtomicBool>) -> Upstream {
     let dnsmasq = setup.server();
     let loops = Arc::clone(loops);

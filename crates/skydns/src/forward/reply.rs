@@ -1,4 +1,5 @@
-//! Replies of upstreams, in the form that the clients of one query share.
+//! Replies of upstreams. Several clients may share a reply, from which each client's answer is
+//! written.
 
 use wire::Upstream;
 use wire::{Edns, Header, Message, Record, RecordBody, Section, Transport, extended_rcode, rtype};
@@ -8,11 +9,12 @@ use super::{answer, options};
 /// Maximum length of a message, in octets.
 const MAX_MESSAGE: usize = 65_535;
 
-/// Reply of an upstream. [`UpstreamReply::append_answer`] writes the answers of clients.
+/// Reply of an upstream. [`UpstreamReply::append_answer`] writes the answer for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamReply {
     /// A well-formed response to the query: header, question and all records except the OPT record.
-    /// The question may differ in upper and lower case, and the ID is not the client's.
+    /// The ID is not that of the client's query, and the names in the two questions may differ in
+    /// upper and lower case.
     pub message: Box<[u8]>,
     /// The OPT record without hop-by-hop options, if there is one.
     pub opt: Option<Edns<Box<[u8]>>>,
@@ -70,8 +72,8 @@ impl UpstreamReply {
         self.truncated && self.transport == Transport::Udp
     }
 
-    /// Appends the answer to a client's query to `out`. Returns whether it is truncated. The reply
-    /// must answer the client's question.
+    /// Writes the answer for a client's query to the end of `out`. Returns whether the answer is
+    /// truncated. The query must ask the question that this reply answers.
     pub fn append_answer(&self, query: &wire::Query<'_>, out: &mut Vec<u8>) -> bool {
         let opt = self.opt.as_ref().map(Edns::borrowed);
         answer::append_answer(&self.message, opt, self.rcode, query, out).truncated

@@ -92,7 +92,7 @@ fn aliases_are_answered_as_their_targets() {
         zone.acme.example A => NOERROR, qr aa rd ra: zone.acme.example. 30 IN A 192.0.2.9
         late.acme.example A => SERVFAIL, qr rd ra:
         round.acme.example A => SERVFAIL, qr rd ra:
-        # An ExternalName Service whose target is an alias of the `ConfigMap`.
+        # ExternalName Services whose targets are an alias and a host of the `ConfigMap`.
         back.apps.svc.cluster.local A => NOERROR, qr aa rd ra: back.apps.svc.cluster.local. 30 IN CNAME registry.acme.example.; registry.acme.example. 30 IN CNAME web.apps.svc.cluster.local.; web.apps.svc.cluster.local. 30 IN A 10.96.0.9
         host.apps.svc.cluster.local A => NOERROR, qr aa rd ra: host.apps.svc.cluster.local. 30 IN CNAME db.acme.example.; db.acme.example. 30 IN A 192.0.2.1
     ";
@@ -155,12 +155,12 @@ fn wildcards_answer_names_below() {
         xapps.example A => forward/Recursive
         y.web.apps.example A => NOERROR, qr aa rd ra: y.web.apps.example. 30 IN A 10.96.0.9
         _http._tcp.y.web.apps.example SRV => NOERROR, qr aa rd ra: _http._tcp.y.web.apps.example. 30 IN SRV 10 100 80 web.apps.svc.cluster.local.; web.apps.svc.cluster.local. 30 IN A 10.96.0.9
-        # A whole name comes before a wildcard.
+        # A host with exactly this name overrides the wildcards.
         x.web.apps.example A => NOERROR, qr aa rd ra: x.web.apps.example. 30 IN A 192.0.2.5
         y.gone.example A => NXDOMAIN, qr rd: y.gone.example. 60 IN SOA/60
         y.out.example A => asks for www.outside.test.
         back.apps.svc.cluster.local A => NOERROR, qr aa rd ra: back.apps.svc.cluster.local. 30 IN CNAME any.apps.example.; any.apps.example. 30 IN A 192.0.2.5
-        # A longer stub domain keeps its names.
+        # A stub domain below the domain of a wildcard overrides the wildcard.
         a.stub.apps.example A => forward/Stub
         5.2.0.192.in-addr.arpa PTR => forward/Recursive
     ";

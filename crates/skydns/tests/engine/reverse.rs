@@ -33,8 +33,8 @@ fn ipv4_mapped_reverse_name_is_ipv4_address() {
     }
 }
 
-/// kube-dns would forward the PTR queries for names of such a domain, because it forwards every PTR
-/// query whose name is not the reverse name of an address.
+/// kube-dns would forward PTR queries for names below `cluster.in-addr.arpa`, because it forwards
+/// every PTR query whose name is not the reverse name of an address.
 #[test]
 fn cluster_domain_in_reverse_tree_is_ours() {
     let view = Fixed::new(&[])

@@ -32,7 +32,8 @@ async fn cached_addresses_change_their_order() {
             let answer = client::ask(server.address, &Query::new(name, "A")).await;
             assert_eq!(answer.authority.len(), 1, "the rest of the answer stays");
             let records = answer.answer.iter();
-            // The last digit of each address; a name ends with a dot.
+            // The last octet of each address. The target of the alias ends with a dot, so its last
+            // part is empty.
             let last = records.filter_map(|record| record.data.rsplit('.').next());
             orders.push(last.collect::<String>());
         }

@@ -529,7 +529,7 @@ pub(crate) fn start_with_transfers(
 }
 
 fn run<B: Backend>(bound: std::io::Result<(DnsServer<B>, Metrics)>) -> RunningServer {
-    let (server, metrics) = bound.unwrap_or_else(|error| panic!("bind: {error}"));
+    let (server, metrics) = bound.unwrap_or_else(|error| panic!("cannot bind the server: {error}"));
     let address = server.local_addr();
     let tap = server.tap();
     let top = server.top();

@@ -4,8 +4,8 @@ use testkit::table;
 use super::super::report::CheckOutcome;
 use super::*;
 
-/// A slice with a pod on each of these nodes, given as the name of the node, the readiness of the
-/// pod, and the node in the hint.
+/// The pods of a slice. Each entry of `nodes` describes a pod: the name of its node, whether the
+/// pod is ready, and the node in its hint.
 fn pods_on(nodes: &[(&str, bool, Option<&str>)]) -> ServicePods {
     let endpoints: Vec<_> = nodes
         .iter()
