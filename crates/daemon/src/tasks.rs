@@ -1,4 +1,4 @@
-//! A set of tasks that are owned, named and waited for.
+//! A set of named tasks that are stopped and waited for together.
 //!
 //! ```
 //! # async fn example(stop: tokio_util::sync::CancellationToken) -> Result<(), daemon::tasks::TaskError> {

@@ -1,4 +1,4 @@
-//! Parser of `--cmd`: the lookups in a command of exechealthz. The sidecar probes these names
+//! Parses the lookups in a command of exechealthz, given by `--cmd`. The sidecar probes these names
 //! itself and runs no command.
 
 use std::str::FromStr;

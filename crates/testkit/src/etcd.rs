@@ -52,7 +52,7 @@ impl Etcd {
         Self::with(untested, &[]).await
     }
 
-    /// Starts etcd with further arguments, like [`start`](Self::start).
+    /// Does the same as [`start`](Self::start), with further arguments for etcd.
     pub async fn with(untested: &str, arguments: &[&str]) -> Option<Self> {
         let program = installed(untested)?;
         let mut etcd = Self {
@@ -133,8 +133,8 @@ impl Etcd {
             .await;
     }
 
-    /// Compacts the history, so that no watch can resume from an earlier revision. A key outside all
-    /// zones is written before: etcd refuses to compact a revision twice.
+    /// Compacts the history, so that no watch can resume from an earlier revision. First writes a key
+    /// outside all zones, because etcd refuses to compact a revision twice.
     pub async fn compact(&self) {
         let written = self
             .call(

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_socket_shows() {
+    fn drops_of_full_socket_are_counted() {
         let full = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = full.local_addr().unwrap();
         assert_eq!(udp_drops(address.port()), 0);

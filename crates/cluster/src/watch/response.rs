@@ -191,8 +191,8 @@ impl ListReader {
                         return Ok(ListPart::End(meta));
                     }
                     Some(part) => return Ok(part),
-                    // A list without its end must fail. Otherwise the missing objects would be
-                    // deleted.
+                    // A list without its end must fail. Otherwise the objects that it lacks would
+                    // be taken for deleted.
                     None if !self.receive(MAX_OBJECT).await? => {
                         let place = "in the middle of a list";
                         return Err(RequestFailure::Broken(place.to_owned()));
@@ -215,8 +215,8 @@ impl ListReader {
         }
     }
 
-    /// Receives the few octets of the response that follow the list. Otherwise the connection
-    /// cannot be reused, and a truncated compressed body is not detected.
+    /// Receives the few octets of the response that follow the list. Without this step, the
+    /// connection could not be reused, and a truncated compressed body would not be detected.
     async fn drain_response(&mut self) -> Result<(), RequestFailure> {
         for _ in 0..MAX_REST {
             if self.pieces.next_piece(self.timeout).await?.is_none() {

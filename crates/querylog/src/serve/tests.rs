@@ -63,7 +63,7 @@ async fn refusal(address: &str, target: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn tap_streams_lines_until_its_time() {
+async fn tap_streams_lines_for_requested_time() {
     let lines = SharedLines::default();
     let (address, _stop, _server) = serve(&lines).await;
     let mut following = open(&address, "/tap?seconds=2").await.unwrap().unwrap();

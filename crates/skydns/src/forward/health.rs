@@ -65,7 +65,8 @@ struct HealthState {
     refused: Option<Arc<QueryKey>>,
     /// Whether the upstream has also refused a probe since the last usable answer.
     refusing: bool,
-    /// Number of idle probes since the last usable answer: each asks another question.
+    /// Number of idle probes since the last usable answer. It selects the question of the next idle
+    /// probe.
     idle_probes: usize,
     /// The start of the last idle probe.
     idle_probe: Option<Instant>,
