@@ -133,8 +133,8 @@ impl Etcd {
             .await;
     }
 
-    /// Compacts the history, so that no watch can resume from an earlier revision. First writes a key
-    /// outside all zones, because etcd refuses to compact a revision twice.
+    /// Compacts the history, so that no watch can resume from an earlier revision. First writes a
+    /// key outside all zones, because etcd refuses to compact a revision twice.
     pub async fn compact(&self) {
         let written = self
             .call(
