@@ -2,7 +2,8 @@
 //!
 //! Unlike hickory's own UDP sockets, these sockets are connected. So the kernel drops packets from
 //! other addresses, and reports a port without a server at once. Then the query need not wait for
-//! its timeout. The address may have a scope, which hickory's configuration cannot hold.
+//! its timeout. The server's address may have an IPv6 scope, which hickory's configuration cannot
+//! hold.
 
 use std::future::pending;
 use std::io;

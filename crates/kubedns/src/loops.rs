@@ -158,7 +158,7 @@ fn log_changes(before: &Loops, now: &Loops) {
         tracing::warn!(
             %upstream,
             stub_domain = domain,
-            "upstream server forwards to this server, left out while it does"
+            "upstream server forwards to this server, and is left out while it does"
         );
     }
 
@@ -166,7 +166,7 @@ fn log_changes(before: &Loops, now: &Loops) {
         tracing::info!(
             %upstream,
             stub_domain = domain,
-            "forwarding loop has ended, upstream server in use again"
+            "forwarding loop has ended, and the upstream server is in use again"
         );
     }
 }

@@ -57,7 +57,7 @@ impl Status {
         &self.published
     }
 
-    /// The half of a core that all pages share.
+    /// The limit of half a CPU core, which all pages share.
     pub fn share(&self) -> &Arc<HalfCore> {
         self.readers.share()
     }

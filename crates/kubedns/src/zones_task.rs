@@ -1,4 +1,4 @@
-//! The zones task. Without Kubernetes, no other task changes what is served. The zones task
+//! The zones task. If kubedns runs without Kubernetes, only this task changes what is served. It
 //! receives the content of the zones of etcd, and the settings in force, and publishes both.
 
 use std::sync::Arc;

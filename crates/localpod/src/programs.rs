@@ -41,8 +41,8 @@ impl Programs {
         })
     }
 
-    /// Checks that dnsmasq accepts these arguments. Otherwise the nanny would start dnsmasq again
-    /// and again.
+    /// Checks that dnsmasq accepts these arguments. With rejected arguments, the nanny would start
+    /// dnsmasq again and again.
     pub fn check_dnsmasq(&self, arguments: &[String]) -> Result<()> {
         if arguments.is_empty() {
             return Ok(());
@@ -78,7 +78,7 @@ fn find_dnsmasq(named: Option<&Path>, search: &OsStr) -> Result<PathBuf> {
     }
     let mut found = std::env::split_paths(search).map(|directory| directory.join("dnsmasq"));
     found.find(|path| is_executable(path)).context(
-        "dnsmasq is not installed: `apt-get install dnsmasq-base` (Debian, Ubuntu) or `dnf install dnsmasq` (Fedora) as root, or name it with --dnsmasq PATH",
+        "dnsmasq is not installed: as root, run `apt-get install dnsmasq-base` (Debian, Ubuntu) or `dnf install dnsmasq` (Fedora), or name the path of dnsmasq with --dnsmasq PATH",
     )
 }
 
@@ -101,7 +101,7 @@ mod tests {
     fn missing_dnsmasq_names_the_package() {
         let empty = tempfile::tempdir().unwrap();
         let error = find_dnsmasq(None, empty.path().as_os_str()).unwrap_err();
-        let expected = "dnsmasq is not installed: `apt-get install dnsmasq-base`";
+        let expected = "dnsmasq is not installed: as root, run `apt-get install dnsmasq-base`";
         assert!(error.to_string().starts_with(expected), "{error}");
     }
 }

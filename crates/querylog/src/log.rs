@@ -32,7 +32,7 @@ pub enum LogOpenError {
 /// The queries to log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoggedQueries {
-    /// The `queryLog` of the `ConfigMap`.
+    /// The queries that the key `queryLog` of the `ConfigMap` selects.
     Configured,
     /// All queries; the `ConfigMap` is ignored.
     All,

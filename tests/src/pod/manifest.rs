@@ -175,8 +175,8 @@ fn add_environment(container: &mut Value) {
     variables.extend(service.map(|(name, value)| json!({"name": name, "value": value})));
 }
 
-/// Lets the sidecar probe every second. With the five seconds of the manifests, a restarted
-/// container is reported as healthy only some seconds later.
+/// Lets the sidecar probe every second. With the interval of five seconds in the manifests, the
+/// sidecar would report a restarted container as healthy only some seconds later.
 fn hurry_probes(container: &mut Value) {
     for argument in list(container, "args") {
         let text = argument.as_str().expect("a text");

@@ -110,7 +110,7 @@ impl Podman {
             &self.network(),
         ]);
         say(&format!(
-            "pods are played by {} with {runtime}{refused}",
+            "the pods run in {} with the container runtime {runtime}{refused}",
             self.run(["--version"])
         ));
     }

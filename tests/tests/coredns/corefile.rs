@@ -31,7 +31,7 @@ fn corefile_has_options_of_recordings() {
         assert_eq!(written, expected, "{}", scenario.name);
         compared += 1;
     }
-    assert!(compared > 5, "{compared} recordings");
+    assert!(compared > 5, "only {compared} recordings were compared");
 }
 
 /// The text that the command writes for these flags and an empty `ConfigMap`.

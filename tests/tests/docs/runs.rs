@@ -1,6 +1,6 @@
-//! Runs the commands of the pages with a pod of the example cluster. For each command that these
-//! tests do not run, a table names another test that runs the command, or the reason why no test
-//! runs it.
+//! Runs the commands of the documentation's pages with a pod of the example cluster. For each
+//! command that these tests do not run, a table names another test that runs the command, or the
+//! reason why no test runs it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ const ELSEWHERE: &str = "
     RELEASING.md                 | gh attestation                | needs a published release
     charts/kube-dns-rs/README.md | delete deployment             | needs a cluster with nodes and pods
     docs/configmap.md            | openssl                       | asks a public resolver
-    docs/etcd.md                 | kube-dns --etcd-zone          | is the beginning of a command line; tests/tests/docs/flags.rs knows its flags
+    docs/etcd.md                 | kube-dns --etcd-zone          | is only the beginning of a command line
     docs/etcd.md                 | etcdctl                       | crates/kubedns/tests/api/etcd.rs::etcd_zones_are_served_beside_cluster
     docs/explain.md              | $ kube-dns explain            | crates/explain/src/tests/transcript.rs::documentation_matches_output
     docs/migrating.md            | > kube-dns-before.yaml        | tests/tests/migrating.rs::going_back
@@ -50,7 +50,7 @@ const ELSEWHERE: &str = "
     docs/migrating.md            | Without a lost query          | tests/tests/migrating.rs::from_1_36_loses_no_query
     docs/migrating.md            | From 1.5                      | tests/tests/migrating.rs::from_1_5
     docs/migrating.md            | From 1.4                      | tests/tests/migrating.rs::from_1_4
-    docs/migrating.md            | From before 1.4               | needs etcd with its second API, and its third
+    docs/migrating.md            | From before 1.4               | needs one etcd with the API v2 and another with the API v3
     docs/migrating.md            | Going back                    | needs a cluster to migrate; was run on a kubelet
     docs/migrating.md            | To a pod on each node         | needs a cluster to migrate; was run on a kubelet
     docs/migrating.md            | check config --corefile       | crates/check/src/check_config/tests.rs::corefile_has_flags_of_deployment
@@ -64,13 +64,13 @@ const ELSEWHERE: &str = "
     docs/search.md               | get pod web-0                 | needs an API server with admission policies; was run on a kubelet
     docs/topologies.md           | EDE                           | crates/skydns/tests/forward/cache.rs::server_serves_stale_external_names
     docs/extended-errors.md      | EDE                           | crates/skydns/tests/server/extended_errors.rs::extended_error_names_cause
-    docs/transfer.md             | kube-dns --transfer-to        | is the beginning of a command line; tests/tests/docs/flags.rs knows its flags
+    docs/transfer.md             | kube-dns --transfer-to        | is only the beginning of a command line
     docs/transfer.md             | dig                           | crates/kubedns/tests/api/transfer.rs::transfer_needs_key_and_address
     docs/troubleshooting.md      | get pods                      | needs a cluster with nodes and pods
     docs/troubleshooting.md      | describe pods                 | needs a cluster with nodes and pods
     docs/troubleshooting.md      | get events                    | needs a cluster with nodes and pods
     docs/troubleshooting.md      | rbac.yaml                     | needs an API server with RBAC
-    docs/troubleshooting.md      | patch configmap               | names servers that are not there
+    docs/troubleshooting.md      | patch configmap               | names servers that do not exist
     docs/troubleshooting.md      | tap --rcode=SERVFAIL          | needs upstreams that fail
     docs/troubleshooting.md      | hello.default                 | tests/tests/e2e.rs::guide_commands_work_when_pasted
     docs/queries.md              | create clusterrole            | needs an API server with RBAC
@@ -251,7 +251,7 @@ async fn run(listed: &Listed, ports: &Ports, directory: &Path) -> Result<(), Str
     let as_shown = lacks.is_empty() && (output.status.success() || !shown.is_empty());
     if printed.is_empty() || !(as_shown || has_other_state(listed)) {
         return Err(format!(
-            "{}: {text}\n{}, lacks {lacks:?}:\n{printed}",
+            "{}: {text}\n{}; the output lacks {lacks:?}:\n{printed}",
             listed.page, output.status
         ));
     }

@@ -151,7 +151,7 @@ async fn random_udp_packets_are_survived() {
     excuse.ends().await;
     bounded(
         &mut lab,
-        "60,000 questions for names that are not there",
+        "60,000 queries for names that do not exist",
         before,
     );
     steady.answered(20).await;
@@ -333,7 +333,10 @@ async fn descriptor_exhaustion_is_survived() {
     let report = steady.stop().await;
     report.check("kubedns without a descriptor left");
     let lost = report.lines["outside"].excused_lost;
-    assert_eq!(lost, 0, "kubedns answers SERVFAIL instead: {report}");
+    assert_eq!(
+        lost, 0,
+        "kubedns must answer SERVFAIL and leave no query unanswered: {report}"
+    );
 }
 
 fn limit_descriptors(pid: u32, most: u32) {

@@ -1,15 +1,15 @@
 //! The position of a feed: within a list, or at a version from which a watch can resume. Whether
-//! the next step is a watch or a list depends on the end of the last step, and on the history of
-//! the API server's database.
+//! the next step is a watch or a list depends on how the last step ended, and on the history of the
+//! API server's database.
 //!
 //! A resource version only has a meaning within one history of the database. A database that was
 //! wiped or restored starts a new history. A watch from an old version would then wait forever or
 //! miss changes. The API does not identify a history, but two signs reveal a new history. Either
 //! the current version is lower than the last known version, or the collection's first object has
 //! another UID. Watch events keep this UID up to date, because an object that is deleted and
-//! created again while it is watched proves nothing. A new history may go undetected if its
-//! versions have already passed the last known version. In that case, changes are missed only if
-//! the feed was disconnected until the versions had passed.
+//! created again while it is watched proves nothing. A new history may go undetected if its current
+//! version is already higher than the last known version. In that case, changes are missed only if
+//! the feed stayed disconnected until the new history had passed the last known version.
 
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ const MAX_UNREADABLE: u32 = 5;
 /// Shortest duration of a watch. A shorter watch is treated as a failure, so the next watch is
 /// delayed.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
-/// API servers round the duration of a watch down to whole seconds.
+/// A watch that ends at most this long before the requested end is on time. API servers round the
+/// duration of a watch down to whole seconds.
 const WATCH_ROUNDING: Duration = Duration::from_secs(2);
 
 /// The next step of a feed.
@@ -118,8 +119,8 @@ impl ListPosition {
         true
     }
 
-    /// Notes the end of a page. `history` includes the objects of the page. Returns the history
-    /// after the last page.
+    /// Notes the end of a page. `history` includes the objects of the page. Returns the history if
+    /// this page was the last page.
     pub(super) fn finish_page(
         &mut self,
         meta: ListMeta,

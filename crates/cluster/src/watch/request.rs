@@ -271,7 +271,9 @@ pub async fn get_document(
     let request = Request::get(path)
         .header(ACCEPT, "application/json")
         .body(Vec::new())
-        .map_err(|error| RequestFailure::Unreachable(format!("cannot ask: {}", brief(&error))))?;
+        .map_err(|error| {
+            RequestFailure::Unreachable(format!("cannot build the request: {}", brief(&error)))
+        })?;
     let mut pieces = send_request(connection, request, timeout).await?;
 
     let mut document = Vec::new();
@@ -365,7 +367,7 @@ fn failed_connection(error: &kube::Error) -> RequestFailure {
 /// The failure of a request that cannot be built, because the value of a flag makes the path
 /// invalid.
 fn invalid_request(error: &kube::core::request::Error) -> RequestFailure {
-    RequestFailure::Unreachable(format!("cannot ask: {}", brief(error)))
+    RequestFailure::Unreachable(format!("cannot build the request: {}", brief(error)))
 }
 
 #[cfg(test)]

@@ -17,21 +17,22 @@ const ABOUT_ADDRESSES: [&str; 5] = [
 /// Rejects private addresses, except for the domains of [`REBIND_OK`].
 const STOP_REBIND: &str = "stop-dns-rebind";
 const REBIND_OK: &str = "rebind-domain-ok";
-/// Answers reverse names of private addresses, unless dnsmasq has servers for a domain around them.
+/// dnsmasq answers reverse names of private addresses itself, unless a domain that contains them
+/// has servers of its own.
 const BOGUS_PRIV: &str = "bogus-priv";
 /// Options for records that dnsmasq answers itself. The values contain the owner names of the
 /// records.
 const ABOUT_RECORDS: [&str; 4] = ["cname", HOST_RECORD, "srv-host", "txt-record"];
-/// Options about names without a server of their own.
+/// Options about the names that no domain with servers of its own contains.
 const ABOUT_OTHER_NAMES: [&str; 3] = ["domain-needed", "no-resolv", "resolv-file"];
-/// Addresses for the names of domains: `/DOMAIN/DOMAIN/ADDRESS`. Without an address, the names are
-/// NXDOMAIN.
+/// Addresses for the names of domains: `/DOMAIN/DOMAIN/ADDRESS`. Without an address, dnsmasq
+/// answers NXDOMAIN for the names.
 const ADDRESS: &str = "address";
 /// Addresses for names: `NAME,NAME,ADDRESS`.
 const HOST_RECORD: &str = "host-record";
 /// In place of a domain, this stands for all names. In place of the server of a domain, it stands
-/// for the servers of names without a domain. In place of an address, it stands for `0.0.0.0` and
-/// `::`.
+/// for the servers that are given without a domain. In place of an address, it stands for `0.0.0.0`
+/// and `::`.
 const STANDARD: &str = "#";
 
 /// The options of one dnsmasq.
@@ -45,7 +46,7 @@ struct DnsmasqOption {
     value: String,
 }
 
-/// The options for the longest domain around a name.
+/// The options for the longest domain that contains a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DomainOptions {
     pub(crate) domain: Name,
@@ -56,8 +57,8 @@ pub(crate) struct DomainOptions {
     pub(crate) decision: DomainDecision,
 }
 
-/// Addresses with which dnsmasq answers the names of a domain itself. Queries of types without an
-/// address are forwarded.
+/// Addresses with which dnsmasq answers the names of a domain itself. Queries of a type for which
+/// no address is given are forwarded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DomainAddresses {
     pub(crate) domain: Name,
@@ -71,7 +72,7 @@ pub(crate) struct DomainAddresses {
 pub(crate) enum DomainDecision {
     /// dnsmasq answers NXDOMAIN, whatever servers the domain has (`--address=/DOMAIN/`).
     Denied,
-    /// The servers of names without a domain are asked (`--server=/DOMAIN/#`).
+    /// The servers that are given without a domain are asked (`--server=/DOMAIN/#`).
     Standard,
     /// The servers of the domain are asked. Without any, dnsmasq answers NXDOMAIN.
     Servers,
@@ -97,7 +98,7 @@ impl DnsmasqArguments {
         !self.0.iter().any(|option| option.name == "no-resolv")
     }
 
-    /// The servers for all names without a domain of their own.
+    /// The servers that are given without a domain.
     pub(crate) fn servers(&self) -> Vec<String> {
         let servers = self.0.iter().filter(|option| option.is_server());
         servers
@@ -106,7 +107,7 @@ impl DnsmasqArguments {
             .collect()
     }
 
-    /// The options for the longest domain around `name` (in lower case), apart from those of
+    /// The options for the longest domain that contains `name` (in lower case), apart from those of
     /// [`Self::domain_addresses`].
     pub(crate) fn domain_options(&self, name: &Name) -> Option<DomainOptions> {
         let is_about_servers = |option: &DnsmasqOption| {
@@ -121,7 +122,7 @@ impl DnsmasqArguments {
         Some(options)
     }
 
-    /// The addresses for the longest domain around `name` (in lower case) that has some.
+    /// The addresses for the longest domain with addresses that contains `name` (in lower case).
     pub(crate) fn domain_addresses(&self, name: &Name) -> Option<DomainAddresses> {
         let has_addresses =
             |option: &DnsmasqOption| option.name == ADDRESS && !option.addresses().is_empty();
@@ -146,8 +147,8 @@ impl DnsmasqArguments {
             .collect()
     }
 
-    /// The longest domain around `name` in the options that `is_wanted` selects, and the options
-    /// for this domain.
+    /// Returns the longest domain that contains `name` in the options that `is_wanted` selects, and
+    /// the options for this domain.
     fn of_longest_domain(
         &self,
         name: &Name,
@@ -166,7 +167,8 @@ impl DnsmasqArguments {
         Some((longest, options))
     }
 
-    /// The options, as written, that matter for a `name` without a server of its own.
+    /// The options, as written, that matter for a `name` that no domain with servers of its own
+    /// contains.
     pub(crate) fn about_forwarded_name(&self, name: &Name) -> Vec<String> {
         let options = self.0.iter().filter(|option| {
             let is_plain_server = option.is_server() && !option.value.starts_with('/');
@@ -237,7 +239,7 @@ impl DomainOptions {
     }
 }
 
-/// A server in the notation of the ConfigMap: dnsmasq writes `IP#PORT@SOURCE`.
+/// Converts a server from dnsmasq's notation, `IP#PORT@SOURCE`, to the notation of the ConfigMap.
 fn shown_server(server: &str) -> String {
     let (server, _source) = server.split_once('@').unwrap_or((server, ""));
     match server.split_once('#') {
@@ -275,7 +277,7 @@ impl DnsmasqOption {
         }
     }
 
-    /// The longest domain around `name` (in lower case), in a value such as
+    /// The longest domain that contains `name` (in lower case), in a value such as
     /// `/DOMAIN/DOMAIN/ADDRESS`.
     fn longest_domain(&self, name: &Name) -> Option<Name> {
         let (domains, _) = self.value.strip_prefix('/')?.rsplit_once('/')?;
@@ -392,7 +394,7 @@ mod tests {
         assert!(host("www.test.").is_empty());
     }
 
-    /// Each option, a name, and whether the option matters for the name.
+    /// Each row has options, a name, and whether the first option matters for the name.
     #[test]
     fn options_matter_for_their_names() {
         let reverse = "1.2.3.10.in-addr.arpa.";

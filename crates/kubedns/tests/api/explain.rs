@@ -81,15 +81,15 @@ impl Kubedns {
         .await;
     }
 
-    /// Runs the command against this kubedns. Returns exit code, standard output and standard
-    /// error.
+    /// Runs `kube-dns explain` against this kubedns. Returns exit code, standard output and
+    /// standard error.
     async fn command(&self, words: &[&str]) -> (i32, String, String) {
         let server = format!("http://{}", self.status);
         run(&[words, &["--server", &server]].concat()).await
     }
 }
 
-/// Runs `kube-dns explain`.
+/// Runs `kube-dns explain`. Returns exit code, standard output and standard error.
 async fn run(words: &[&str]) -> (i32, String, String) {
     let mut process = Program::named("kubedns")
         .args(["explain"])

@@ -16,8 +16,8 @@ use super::process::Kubedns;
 /// Timeout of all waits. It is long, because during a loop kubedns probes only every 15 seconds.
 const PATIENCE: Duration = Duration::from_mins(2);
 const WWW: &str = "www.outside.test.";
-const FOUND: &str = "upstream server forwards to this server, left out while it does";
-const GONE: &str = "forwarding loop has ended, upstream server in use again";
+const FOUND: &str = "upstream server forwards to this server, and is left out while it does";
+const GONE: &str = "forwarding loop has ended, and the upstream server is in use again";
 
 /// A resolver that can forward to kubedns.
 struct Resolver {

@@ -149,7 +149,7 @@ impl RealCluster {
     }
 }
 
-/// Waits until the default roles exist.
+/// Waits until the default roles exist, so that `client` may list Services.
 async fn until_allowed(client: &Client) {
     eventually(PATIENCE, || {
         let request = Request::new("/api/v1/services")
@@ -199,7 +199,7 @@ async fn real_api_server_is_followed() {
     assert_eq!(
         kubedns.logged("forbidden"),
         1,
-        "the stock role suffices: {:#?}",
+        "the stock role must forbid exactly one list: {:#?}",
         kubedns.process.stderr()
     );
 

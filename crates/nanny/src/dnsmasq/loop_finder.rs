@@ -217,7 +217,8 @@ impl LoopFinder {
         let server = ServerAddr::from(*server);
         let answer = query_server(&server, Transport::Udp, &probe.query(), TIMEOUT).await;
 
-        // In a loop, the answer, if any, comes from the SERVFAIL server.
+        // In a loop, the answer comes from the nanny's own SERVFAIL server, or there is no answer.
+        // So the answer itself does not show the loop.
         if probe.came_back() {
             return Some(true);
         }
@@ -232,14 +233,14 @@ impl LoopFinder {
             warn!(
                 %server,
                 domain,
-                "server of stub domain forwards to dnsmasq, left out while it does"
+                "server of stub domain forwards to dnsmasq, and is left out while it does"
             );
         }
         for StubServer { domain, server } in before.difference(&found) {
             info!(
                 %server,
                 domain,
-                "forwarding loop has ended, server of stub domain in use again"
+                "forwarding loop has ended, and the server of the stub domain is in use again"
             );
         }
 
@@ -258,10 +259,10 @@ impl LoopFinder {
 
     fn record_loops(&mut self, found: BTreeSet<Nameserver>) {
         for server in found.difference(&self.found) {
-            warn!(%server, "upstream server forwards to dnsmasq, left out while it does");
+            warn!(%server, "upstream server forwards to dnsmasq, and is left out while it does");
         }
         for server in self.found.difference(&found) {
-            info!(%server, "forwarding loop has ended, upstream server in use again");
+            info!(%server, "forwarding loop has ended, and the upstream server is in use again");
         }
 
         // A reload empties the cache of dnsmasq. So if dnsmasq still disagrees with the probes

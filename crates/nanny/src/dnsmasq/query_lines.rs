@@ -12,9 +12,9 @@
 //! query without an answer is reported without an RCODE after [`UNANSWERED_AFTER`], or when more
 //! than [`MAX_WAITING`] queries wait.
 //!
-//! dnsmasq forwards identical queries of several clients once. After the lines of the response,
-//! each further query has a line `reply query is duplicate`. If a client repeats a query from the
-//! same port, dnsmasq answers only the last repetition.
+//! dnsmasq forwards identical queries of several clients only once. After the lines of the
+//! response, each further query has a line `reply query is duplicate`. If a client repeats a query
+//! from the same port, dnsmasq answers only the last repetition.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! The number of deaths at which the nanny gives up, and the pauses before restarts.
+//! The number of deaths of dnsmasq after which the nanny gives up, and the pauses before restarts.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -63,7 +63,7 @@ mod tests {
             let DeathReaction::Restart(pause) =
                 limit.count_death(start + Duration::from_secs(number))
             else {
-                panic!("gave up after {number}");
+                panic!("gave up after {number} deaths");
             };
             let longest = Duration::from_millis(longest);
             assert!(

@@ -2,7 +2,8 @@
 //!
 //! A query to an upstream is not a copy of the client's query: it has the name in lower case, our
 //! UDP size, and an OPT record whether or not the client sent one. Otherwise clients could cause
-//! several queries for one entry of the cache, and a forged reply could match any of them.
+//! several queries at once for one entry of the cache, and a forged reply could match any of these
+//! queries.
 
 use wire::{Edns, HEADER, Header, OPT_LEN, Question, class, flag};
 
@@ -13,7 +14,7 @@ const FORWARDED_FLAGS: u16 = flag::RD | flag::AD | flag::CD;
 
 /// Code of the EDNS option Padding (RFC 7830).
 const PADDING: u16 = 12;
-/// Padded queries are a multiple of this length, in octets.
+/// The length of a padded query is a multiple of this number of octets.
 const PADDED_TO: usize = 128;
 
 /// One query for upstreams. Clients share its reply if their queries differ only in ID, upper and
@@ -101,7 +102,7 @@ impl UpstreamQuery {
     /// The query message with ID 0 and an OPT record, padded to a multiple of 128 octets (RFC 8467,
     /// section 4.1). Padding hides the length of the name.
     pub(super) fn encode_padded(&self) -> Vec<u8> {
-        // The option Padding itself has a header of two numbers.
+        // The header of the option Padding has two 16-bit numbers: the code and the length.
         let unpadded = self.length_with(self.options.len() + size_of::<[u16; 2]>());
         let padding = unpadded.next_multiple_of(PADDED_TO) - unpadded;
 

@@ -112,7 +112,7 @@ impl<V: View> ZoneNotifier<V> {
     /// Closes the socket after an error of sending or receiving. The next notification opens
     /// another socket.
     fn close_socket(&mut self, error: &io::Error) {
-        tracing::debug!(secondary = %self.target, %error, "cannot send NOTIFY");
+        tracing::debug!(secondary = %self.target, %error, "cannot send NOTIFY or get a response");
         self.socket = None;
     }
 

@@ -342,7 +342,7 @@ async fn check_final_reply(
     let upstreams = [upstream.addr(), other.addr()];
     assert_eq!(subject.ask_a("quick.test.", &upstreams).await, GOOD);
     let timeouts = subject.errors("timeout");
-    assert_eq!(timeouts, 3, "each query waited in vain");
+    assert_eq!(timeouts, 3, "the retry of each query must time out");
 }
 
 #[tokio::test]
@@ -382,7 +382,7 @@ async fn error_comes_within_two_seconds() {
     }
     assert!(
         begun.elapsed() > Duration::from_secs(3),
-        "the budget was used"
+        "both queries must use their budget before they fail"
     );
     assert_eq!(subject.count("failed_total"), 2);
 }

@@ -193,7 +193,7 @@ async fn light_client_is_answered_beside_heavy() {
         assert_eq!(
             failed,
             0,
-            "failed answers among {}, with {heavy} heavy clients",
+            "with {heavy} heavy clients, {failed} of the light client's {} queries failed",
             answers.len()
         );
         server.stop().await;

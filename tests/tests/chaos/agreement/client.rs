@@ -21,7 +21,7 @@ pub(super) struct Client {
     _task: JoinSet<()>,
 }
 
-/// The queries since the last usable answer.
+/// The outage in progress, if there is one, and the last result of a query.
 #[derive(Default)]
 struct Outage {
     since: Option<Instant>,

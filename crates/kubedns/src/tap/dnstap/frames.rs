@@ -17,7 +17,7 @@ const CONTENT_TYPE: u32 = 1;
 /// The longest accepted control frame, in octets.
 const MAX_CONTROL: u32 = 512;
 
-/// Encodes a control frame of a type; READY, ACCEPT and START contain the content type.
+/// Encodes a control frame of type `kind`. READY, ACCEPT and START contain the content type.
 pub(super) fn control_frame(kind: u32) -> Vec<u8> {
     let mut content = kind.to_be_bytes().to_vec();
     if kind == READY || kind == START || kind == ACCEPT {
@@ -49,7 +49,7 @@ pub(super) struct ControlFrame {
 }
 
 impl ControlFrame {
-    /// Whether the reader accepts our content type.
+    /// Whether this frame says that the reader accepts our content type.
     pub(super) fn accepts(&self) -> bool {
         self.kind == ACCEPT
             && self
@@ -80,6 +80,6 @@ pub(super) async fn read_control(
 fn not_a_control_frame() -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        "not a control frame of frame streams",
+        "the reader did not send a control frame of Frame Streams",
     )
 }

@@ -41,7 +41,7 @@ async fn is_transferred_as_answered(kubedns: &Kubedns, domain: &str, expected: &
         let answer = dig(kubedns.dns, &words).unwrap();
         assert!(
             answer.iter().any(|record| record == line),
-            "{line} is none of {answer:#?}"
+            "the answer lacks {line}: {answer:#?}"
         );
     }
     let soa = dig(kubedns.dns, &[domain, "SOA"]).unwrap();

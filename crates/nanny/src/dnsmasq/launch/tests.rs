@@ -286,7 +286,8 @@ impl Effect {
             .filter_map(|line| line.strip_prefix("server="))
             .map(str::to_owned)
             .collect();
-        // The only server of the test's resolv.conf.
+        // The test's resolv.conf has only this server, so the server shows that resolv.conf is
+        // used.
         let marker = |server: &String| server == "198.51.100.53";
         Self {
             reads_resolv_conf: servers.iter().any(marker),
