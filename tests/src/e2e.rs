@@ -135,7 +135,7 @@ impl Pod {
         }
     }
 
-    /// Waits until the guide has been printed, and returns its lines.
+    /// Waits until localpod has printed its guide, and returns all lines of the standard output.
     pub async fn guide(&mut self) -> Vec<String> {
         self.process
             .printed_line_with("Ctrl-C stops everything", PATIENCE)

@@ -80,7 +80,7 @@ pub(crate) struct RequestFaults {
     pub(crate) corruption: Option<corruption::Corruption>,
 }
 
-/// The part of a request for objects that faults depend on.
+/// A request for objects, with the properties that decide its faults.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) verb: Verb,

@@ -33,7 +33,10 @@ const CPU_SECONDS: &str = "process_cpu_seconds_total";
 const CONFLICT: u16 = 409;
 
 /// The API server, and a relay that counts the octets from the API server to kubedns.
-#[allow(missing_debug_implementations, reason = "kube's client has none")]
+#[allow(
+    missing_debug_implementations,
+    reason = "kube's client does not implement Debug"
+)]
 pub struct Real {
     client: Client,
     relay: Relay,
@@ -53,7 +56,7 @@ impl Real {
         let url = config.cluster_url.clone();
         let host = url
             .host()
-            .context("a URL without a host")?
+            .context("the URL of the API server has no host")?
             .trim_matches(['[', ']']);
         let relay = Relay::start(host.to_owned(), url.port_u16().unwrap_or(443)).await?;
         for cluster in kubeconfig
@@ -113,7 +116,7 @@ impl Real {
             .find_map(|line| line.strip_prefix(CPU_SECONDS));
         let seconds: f64 = line
             .and_then(|seconds| seconds.trim().parse().ok())
-            .with_context(|| format!("no {CPU_SECONDS}"))?;
+            .with_context(|| format!("the metrics of the API server lack {CPU_SECONDS}"))?;
         Ok(Duration::from_secs_f64(seconds))
     }
 
@@ -187,7 +190,7 @@ impl Real {
         let meta = &object["metadata"];
         let (Some(namespace), Some(name)) = (meta["namespace"].as_str(), meta["name"].as_str())
         else {
-            bail!("an object without a name")
+            bail!("an object lacks a namespace or a name")
         };
         let patch = Patch::Merge(json!({field: object[field]}));
         let api = Api::<K>::namespaced(self.client.clone(), namespace);

@@ -41,8 +41,8 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Takes the sockets, in a runtime of tokio. Queries for names outside the zone get REFUSED, or
-    /// NXDOMAIN with `offline`.
+    /// Creates the upstream from bound sockets. Must be called within a tokio runtime. Queries for
+    /// names outside the zone get REFUSED, or NXDOMAIN with `offline`.
     pub fn on(sockets: Sockets, offline: bool) -> io::Result<Self> {
         sockets.udp.set_nonblocking(true)?;
         sockets.tcp.set_nonblocking(true)?;

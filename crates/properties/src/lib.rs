@@ -18,7 +18,7 @@
 //! | [`watch`] | events of the API server, one per line |
 //! | [`feed`] | responses of the API server to lists and watches |
 //! | [`transfer`] | one octet that selects the TSIG key and the version of the zone, then a request for a zone transfer over TCP |
-//! | [`etcd_zone`] | events of etcd for a zone, one message of a watch or one change per line |
+//! | [`etcd_zone`] | events of etcd for a zone; each line is either a message of a watch or a single change |
 
 #![allow(
     clippy::missing_panics_doc,

@@ -11,8 +11,8 @@
 //!
 //! The table has a fixed size, and a query reads only one set of the table, so the cost is the same
 //! for any number of clients. A full set forgets the client that would be the first to have its
-//! whole burst again. Forged addresses send one query each, so their entries replace one another, but
-//! not the entry of a client at its limit.
+//! whole burst again. An attacker who forges addresses sends one query from each, so the entries of
+//! these addresses replace one another, but not the entry of a client at its limit.
 
 use std::hash::BuildHasher as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -34,7 +34,7 @@ const WAYS: usize = 8;
 const TAG_BITS: u32 = 16;
 const TIME_BITS: u32 = u64::BITS - TAG_BITS;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
-/// The longest burst, in microseconds: the queries that the rate allows in an hour.
+/// Maximum of [`ClientRates::burst`]: an hour, in microseconds.
 const MAX_BURST: u64 = 3_600_000_000;
 /// Maximum number of attempts to change an entry that other threads change at the same time.
 const ATTEMPTS: usize = 4;
@@ -165,7 +165,7 @@ impl ClientRates {
     /// Logs a limited client, unless another client was logged a moment ago.
     pub(crate) fn warn_of_limited(&self, client: IpAddr, now: Instant) {
         if self.warnings.take_turn(now) {
-            tracing::warn!(%client, "client over --client-qps, its further queries get REFUSED");
+            tracing::warn!(%client, "client exceeds --client-qps; its further queries get REFUSED");
         }
     }
 }
@@ -221,7 +221,7 @@ mod tests {
     fn forged_addresses_keep_limit() {
         let rates = mk_rates(10, 50);
         assert_eq!(admitted(&rates, "10.0.0.1", 0, 100), 50);
-        // Each set of the table is full many times over.
+        // There are four times as many forged addresses as entries in the table.
         let forged = SETS * WAYS * 4;
         for address in 0..u32::try_from(forged).unwrap() {
             let address = Ipv4Addr::from_bits(0x0b00_0000 + address);

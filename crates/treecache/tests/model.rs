@@ -186,7 +186,7 @@ proptest! {
             tree.visit(&pattern, &mut left, &mut |_, value| found += value);
             let mut unbounded = usize::MAX;
             tree.visit(&pattern, &mut unbounded, &mut |_, value| all += value);
-            prop_assert!(found <= bound, "{} with {}", found, bound);
+            prop_assert!(found <= bound, "{} entries found in {} steps", found, bound);
             if left > 0 {
                 prop_assert_eq!(found, all, "a walk that has steps left has visited all entries");
                 prop_assert_eq!(bound - left, usize::MAX - unbounded, "the bound does not change the steps");
@@ -195,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn map_behaves_like_hash_map(steps in proptest::collection::vec((0_u16..600, any::<Option<u8>>()), 0..2000)) {
+    fn map_behaves_like_standard_map(steps in proptest::collection::vec((0_u16..600, any::<Option<u8>>()), 0..2000)) {
         let (mut map, mut model) = (Map::default(), BTreeMap::new());
         for (key, value) in steps {
             if let Some(value) = value {

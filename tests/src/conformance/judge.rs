@@ -17,7 +17,7 @@ pub fn judge(case: &Case, expected: &[&Response], answer: &Answer) -> Result<(),
             Err(difference) => first = first.or(Some(difference)),
         }
     }
-    Err(first.unwrap_or_else(|| "no answer is expected at all".to_owned()))
+    Err(first.unwrap_or_else(|| "the case has no expected answer".to_owned()))
 }
 
 fn compare(case: &Case, expected: &Response, answer: &Answer) -> Result<(), String> {
@@ -29,7 +29,10 @@ fn compare(case: &Case, expected: &Response, answer: &Answer) -> Result<(), Stri
     }
     let limit = case.query.limit();
     if answer.size > limit {
-        lines.push(format!("+ ;; {} octets where {limit} fit", answer.size));
+        lines.push(format!(
+            "+ ;; the answer has {} octets, but the limit is {limit}",
+            answer.size
+        ));
     }
     if lines.is_empty() {
         Ok(())
@@ -83,7 +86,7 @@ fn beyond<'a>(lines: &'a [String], others: &[String]) -> impl Iterator<Item = &'
 }
 
 impl Response {
-    /// The answer as text like dig's. Each line names its section.
+    /// The answer as text like dig's. The line of a record begins with the name of its section.
     pub fn to_lines(&self) -> Vec<String> {
         if let Some(how) = &self.no_answer {
             return vec![format!(";; no answer: {how}")];
@@ -101,7 +104,7 @@ impl Response {
             lines.push(format!(";; {count} answers"));
         }
         if self.cname_choice {
-            lines.push(";; any of the competing aliases".to_owned());
+            lines.push(";; any of several CNAMEs is accepted".to_owned());
         }
         let sections = [
             ("answer", &self.answer),
@@ -203,7 +206,7 @@ mod tests {
         let large = (0..40).fold(reply(&[]), |reply, n| {
             reply.answer(&format!("x. 30 IN A 10.0.0.{n}"))
         });
-        let expected = "+ ;; 699 octets where 512 fit";
+        let expected = "+ ;; the answer has 699 octets, but the limit is 512";
         assert_eq!(difference(&case, &large.truncated()), expected);
     }
 

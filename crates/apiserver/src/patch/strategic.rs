@@ -100,7 +100,7 @@ fn merge_list(at: &str, key: &str, target: &mut Value, patch: Vec<Value>) -> Res
             }
             Some(_) => {
                 return Err(Status::bad_request(format!(
-                    "an unknown $patch directive in {at}"
+                    "the $patch directive of an element of {at} is not supported by this server"
                 )));
             }
             None => {

@@ -169,7 +169,7 @@ impl Index {
         }
 
         let name = zone.as_ref().map(|zone| zone.name.as_str());
-        tracing::info!(node = %key, zone = name.unwrap_or_default(), "zone of this node");
+        tracing::info!(node = %key, zone = name.unwrap_or_default(), "read the zone of this node");
         // Any headless Service may answer with other addresses now.
         for key in self.store.keys() {
             self.mark_endpoint_records_outdated(&key);

@@ -23,7 +23,7 @@ use tower::service_fn;
 pub(crate) struct ReceivedRequest {
     /// Time of the request since the start of the API server.
     pub(crate) at: Duration,
-    /// The last part of the path: the plural of the kind.
+    /// The last part of the path: the plural of the kind, or the name of a single object.
     pub(crate) resource: String,
     parameters: HashMap<String, String>,
 }
@@ -48,7 +48,8 @@ impl ReceivedRequest {
         self.parameter("resourceVersion")
     }
 
-    /// Whether the request is for the first page of a list, not for a single object.
+    /// Whether the request is for the first page of a list. A request with the limit 1 does not
+    /// count: it lists one object only to check the history of the database.
     pub(crate) fn begins_list(&self) -> bool {
         !self.is_watch() && self.token().is_empty() && self.parameter("limit") != "1"
     }

@@ -1,5 +1,5 @@
-//! The `process_*` metrics of the Go client, read from `/proc/self` at every scrape. Metrics that
-//! cannot be read are omitted.
+//! The `process_*` metrics of the Prometheus client for Go. Their values are read from `/proc/self`
+//! at every scrape. Metrics that cannot be read are omitted.
 //!
 //! The collector of the crate prometheus is not used: it needs one more crate, procfs, and lacks
 //! the limit of virtual memory and the two network counters.
@@ -181,7 +181,7 @@ impl Collector for ProcessCollector {
 pub(super) struct ProcessStat {
     /// User and system time.
     pub(super) cpu: f64,
-    /// Start time after boot.
+    /// Time from boot to the start of the process.
     pub(super) started: f64,
 }
 

@@ -62,7 +62,7 @@ async fn flooding_client_is_refused_alone() {
     assert_eq!(options, &[(15, expected.to_vec())]);
     let counted = kubedns.metric(series).await.unwrap();
     assert_eq!(counted.to_string(), refused.len().to_string());
-    let line = kubedns.logs("client over --client-qps").await;
+    let line = kubedns.logs("client exceeds --client-qps").await;
     assert!(line.contains("127.0.0.2"), "{line}");
 
     // Other clients have their own limits, and the containers of the pod have no limit.

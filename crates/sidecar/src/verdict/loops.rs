@@ -1,4 +1,5 @@
-//! Faults of upstreams that forward back to the pod, and are left out while they do.
+//! Faults of upstreams that forward queries back to the pod. kubedns and dnsmasq send no client's
+//! query to such an upstream until the loop has ended.
 
 use reports::finding::FindingKind;
 use reports::sidecar::SidecarStatus;
@@ -10,8 +11,8 @@ pub(super) fn loop_faults(status: &SidecarStatus) -> Vec<PodFault> {
     let kubedns = loop_of_kubedns(status);
     let dnsmasq = loop_of_dnsmasq(status);
 
-    // If the container that forwards external names has no server left, the outage is the only
-    // finding about the loops of this container.
+    // If loops leave the forwarding container without any upstream, no external name is answered.
+    // This outage is then reported instead of the loops of that container.
     let by_kubedns = status.forwards_by_kubedns();
     let of_forwarder = if by_kubedns { &kubedns } else { &dnsmasq };
     if of_forwarder.is_some() && !has_upstream(status) {
@@ -24,7 +25,8 @@ pub(super) fn loop_faults(status: &SidecarStatus) -> Vec<PodFault> {
     [kubedns, dnsmasq].into_iter().flatten().collect()
 }
 
-/// kubedns reports only the number of its loops.
+/// The fault of loops through kubedns. kubedns reports only the number of upstreams in a loop, not
+/// their addresses.
 fn loop_of_kubedns(status: &SidecarStatus) -> Option<PodFault> {
     let kubedns = status.kubedns.known.as_ref()?;
     if kubedns.forward_loops == 0.0 {

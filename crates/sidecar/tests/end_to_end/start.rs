@@ -52,7 +52,8 @@ async fn signal_ends_with_success() {
     }
 }
 
-/// kube-dns starts with each of these flags, so containers with them exist.
+/// The sidecar of kube-dns starts with each of these arguments, so existing manifests may have
+/// them.
 #[tokio::test]
 async fn odd_values_do_not_prevent_start() {
     let not_a_port =

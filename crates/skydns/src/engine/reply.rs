@@ -1,4 +1,5 @@
-//! Properties of an answer, for metrics and logs. Also writes answers without records.
+//! The properties of an answer that metrics and logs show, and functions that write answers without
+//! records in the answer section.
 
 use wire::{Query, QueryError, ResponseWriter, Section, Transport, flag, rcode};
 
@@ -11,7 +12,8 @@ use crate::external_rules::{RuleAnswer, RuleKey};
 /// The part of the server that answers a query. Most metrics have the part as a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum System {
-    /// Names in our zones, refused queries, and queries that a rule of the configuration answers.
+    /// Names in our zones, refused queries, and queries that a rule of the configuration answers
+    /// before they are forwarded.
     Auth,
     /// External names, forwarded to an upstream.
     Recursive,
@@ -62,7 +64,8 @@ pub enum AnswerReason {
 }
 
 impl AnswerReason {
-    /// The word for the reason in copies of queries. The word for a rule is the key of the rule.
+    /// The word for the reason in the copies of answered queries (see [`crate::tap`]). The word for
+    /// a rule is the key of the rule.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rule(key) => key.as_str(),
@@ -134,8 +137,9 @@ pub(crate) fn append_servfail(
     }
 }
 
-/// Appends the answer of a rule for an external name: no records, and an SOA record with the
-/// negative TTL of `zone`. The answer is not authoritative, like that of an upstream.
+/// Appends the answer of a rule for an external name. The only record is an SOA record in the
+/// authority section, with the negative TTL of `zone`. The answer is not authoritative, like that
+/// of an upstream.
 pub(crate) fn append_rule_answer(
     zone: &Zone,
     query: &Query<'_>,

@@ -63,8 +63,8 @@ pub(super) fn append_answer(
 
     let answer = out.get_mut(start..).unwrap_or_default();
     answer_header(header, &kept, opt.is_some(), rcode, query).write_over(answer);
-    // The names of records often point to the question, and so get the client's upper and lower
-    // case, too.
+    // The name in the question gets the upper and lower case of the client's query. The names of
+    // records are often compression pointers to that name, so they get the same case.
     if let Some(name) = answer.get_mut(HEADER..HEADER + query.name.len()) {
         name.copy_from_slice(query.name);
     }

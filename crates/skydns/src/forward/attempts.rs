@@ -2,10 +2,10 @@
 //!
 //! The next upstream is tried when an upstream fails (a network error, a reply that is not a DNS
 //! message, SERVFAIL or REFUSED), or is silent for its share of the budget. Replies of earlier
-//! upstreams are still accepted: the first good reply is the answer. If all upstreams fail, the
-//! error response of the most preferred upstream is the answer. That error response is the answer
-//! at once if every upstream has answered, has failed or is known to be dead, because then no
-//! better reply can come.
+//! upstreams are still accepted: the first good reply is the answer. If no upstream gives a good
+//! reply, the answer is SERVFAIL or REFUSED from the most preferred upstream that sent one of them.
+//! This answer is given as soon as every upstream has answered, has failed or is known to be dead,
+//! because then no better reply can come.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -28,7 +28,8 @@ use super::{ForwardError, ForwarderState, UpstreamReply};
 /// Minimum time before the next upstream is tried, for any number of upstreams.
 const MIN_SILENCE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Number of times that a probe is sent if it only confirms what clients' queries have shown.
+/// The value of `tries` for a probe that only confirms what clients' queries have shown. Such a
+/// probe is sent once.
 const SINGLE_PROBE: u32 = 1;
 
 /// The attempt to get a reply from one upstream.
@@ -113,7 +114,7 @@ impl UpstreamAttempts {
         }
     }
 
-    /// Queries upstreams until a reply is the answer, or no upstream is left to wait for.
+    /// Queries upstreams until one of them has given the answer, or no upstream is left to wait for.
     pub(super) async fn run(mut self) -> Result<UpstreamReply, ForwardError> {
         loop {
             if self.may_start() && self.next_attempt <= Instant::now() {
@@ -285,7 +286,7 @@ impl UpstreamAttempts {
     }
 }
 
-/// Whether another upstream may have a better reply.
+/// Whether the reply is SERVFAIL or REFUSED, so that another upstream may have a better reply.
 fn is_refusal(reply: &UpstreamReply) -> bool {
     matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED)
 }

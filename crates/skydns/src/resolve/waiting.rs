@@ -1,7 +1,8 @@
 //! Answers to queries that wait: forwarded queries, queries that need external names, and expensive
 //! queries.
 //!
-//! Every function here returns an answer. A query that fails, or waits for too long, gets SERVFAIL.
+//! Every admitted query gets an answer. If its work fails or takes too long, the answer is
+//! SERVFAIL.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -140,7 +141,8 @@ impl<B: Backend> Resolver<B> {
         out
     }
 
-    /// Answers a query that waits. `client` is the sender, for the copies of answered queries.
+    /// Answers a query that waits. `client` is the sender that the copy of the query shows
+    /// (see [`crate::tap`]).
     pub(crate) async fn resolve_waiting(
         self: &Arc<Self>,
         waiting: Box<WaitingQuery<B::View>>,

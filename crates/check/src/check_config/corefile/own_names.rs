@@ -1,4 +1,4 @@
-//! The keys `hosts` and `aliases` as plugins.
+//! Translates the keys `hosts` and `aliases` of the `ConfigMap` into plugins of `CoreDNS`.
 //!
 //! Whole names in the key `hosts` become lines of the plugin `hosts`. The wildcards of this plugin
 //! match only one label, so wildcards in the key become templates. An alias becomes a rule that

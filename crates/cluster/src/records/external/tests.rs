@@ -120,8 +120,9 @@ fn zone(published: &Published) -> Option<FurtherZone> {
     published.get().zones().iter().next().cloned()
 }
 
-/// The entries at a name below the zone: `PORT LABEL BASE ADDRESSES` with the record's base, or
-/// `PORT NAME` if the record has a host name.
+/// The entries at the name `path` below the zone. The text of an entry is `PORT NAME` if its record
+/// has a host name, and otherwise `PORT LABEL BASE ADDRESSES`. BASE is the field `base` of the
+/// record.
 fn found(zone: &FurtherZone, path: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     let lookup = zone.records.visit_entries(EntryVisit {

@@ -28,7 +28,8 @@ pub(super) async fn query_upstream(
     // A packet may be lost in either direction. One repetition is enough for a busy network.
     let resend_due = Instant::now() + exchange.limits.resend_after;
     if resend_due < exchange.deadline {
-        // Only one timer runs at a time, because most replies come before any timer is due.
+        // Most replies come before `resend_due`. The timer for the deadline is set only after that
+        // time, so that most queries need only one timer.
         match timeout_at(resend_due, sent.outcome()).await {
             Ok(outcome) => return outcome,
             Err(_) => sent.resend()?,

@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(given_up, [31]);
         assert_eq!(
             messages, 10,
-            "five messages, and five for the changes after giving up"
+            "five messages before giving up, and five after it"
         );
     }
 
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(
             sent_ids(&mut notices, start + Duration::from_secs(1)),
             first,
-            "repeated with the same ID"
+            "the message is repeated with the same ID"
         );
         assert!(
             notices.take_response(first[0].wrapping_add(1), 0).is_none(),
@@ -241,7 +241,7 @@ mod tests {
         );
         assert_eq!(notices.next_due(), None);
 
-        // The next change is notified as soon as a second has passed since the last message.
+        // The message for the next change is sent at the earliest a second after the last message.
         notices.set_serials(
             &[zone_serial("cluster.local", 2)],
             start + Duration::from_millis(1500),
@@ -272,12 +272,12 @@ mod tests {
             let id = sent_ids(&mut notices, now)[0];
             let response = notices.take_response(id, rcode).unwrap();
             errors.push(response.is_first_error);
-            assert_eq!(notices.next_due(), None, "it is not repeated");
+            assert_eq!(notices.next_due(), None, "the message is not repeated");
         }
         assert_eq!(
             errors,
             [true, false, false, true],
-            "reported once until it is acknowledged"
+            "an error is reported once until a message is acknowledged"
         );
     }
 
