@@ -248,7 +248,7 @@ async fn ctrl_c_leaves_nothing_behind() {
         let processes = descendants(pod.process.id());
         assert!(
             processes.len() >= 5,
-            "localpod, kubedns, nanny, dnsmasq, sidecar: {processes:?}"
+            "localpod, kubedns, the nanny, dnsmasq and the sidecar are running: {processes:?}"
         );
         let config_dir = pod.status().config_dir;
         assert!(config_dir.is_dir());

@@ -7,7 +7,7 @@
 )]
 #![allow(
     clippy::print_stdout,
-    reason = "the test runner shows it with a failure, and with --no-capture"
+    reason = "the test runner shows the printed text if the test fails, and with --no-capture"
 )]
 
 #[path = "hostile/absent.rs"]

@@ -33,7 +33,7 @@ pub(crate) type Objects = Arc<[Arc<Object>]>;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
     /// The value is not a JSON object.
-    #[error("not an object")]
+    #[error("the value is not a JSON object")]
     NotAnObject,
     /// This server stores no objects of this `apiVersion` and `kind`.
     #[error("no resource for kind {kind:?} in version {api_version:?}")]

@@ -1,5 +1,5 @@
-//! The snapshot file: the last objects on disk, served after a restart while the API server is
-//! unreachable.
+//! The snapshot file keeps the last objects on disk. After a restart, kubedns serves these objects
+//! while the API server is unreachable.
 //!
 //! The file consists of lines of JSON: a header, one line for each object, and a trailer with the
 //! number of objects and a checksum of all preceding lines. A new file is written beside the old
@@ -48,22 +48,22 @@ pub enum SnapshotError {
         source: std::io::Error,
     },
     /// The file is larger than [`MAX_FILE`].
-    #[error("its {} bytes exceed the limit of {MAX_FILE}", .0)]
+    #[error("the {} bytes of the file exceed the limit of {MAX_FILE}", .0)]
     TooLarge(u64),
     /// The header is not that of a snapshot file.
-    #[error("it is not a snapshot file")]
+    #[error("the file is not a snapshot file")]
     Foreign,
     /// The file has another format version.
-    #[error("it has format version {0}, expected {VERSION}")]
+    #[error("the file has format version {0}, expected {VERSION}")]
     Version(u32),
     /// The file was written for another cluster domain, or with other options that select objects.
-    #[error("it is for the domain {0}")]
+    #[error("the file is for the domain {0}")]
     Domain(String),
     /// The file ends before its trailer, or the trailer states another number of objects.
-    #[error("it is incomplete")]
+    #[error("the file is incomplete")]
     Incomplete,
     /// The content does not match the checksum.
-    #[error("its checksum is {found}, expected {expected}")]
+    #[error("the checksum of the file is {found}, expected {expected}")]
     Checksum {
         /// The checksum of the content.
         found: String,

@@ -132,7 +132,7 @@ pub enum GatewayError {
     #[error("the response has more than {0} octets")]
     Large(usize),
     /// The response is not valid JSON of etcd.
-    #[error("not a response of etcd: {0}")]
+    #[error("the response is not valid JSON of etcd: {0}")]
     Foreign(#[from] serde_json::Error),
     /// etcd reports an error.
     #[error("{0}")]
@@ -256,7 +256,9 @@ fn deserialize_number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Erro
 
     match NumberText::deserialize(from)? {
         NumberText::Plain(number) => Ok(number),
-        NumberText::Text(text) => text.parse().map_err(|_| D::Error::custom("not a number")),
+        NumberText::Text(text) => text
+            .parse()
+            .map_err(|_| D::Error::custom("the text is not a number")),
     }
 }
 
@@ -264,7 +266,7 @@ fn deserialize_octets<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::
     let text = String::deserialize(from)?;
     BASE64_STANDARD
         .decode(text)
-        .map_err(|_| D::Error::custom("not Base64"))
+        .map_err(|_| D::Error::custom("the text is not Base64"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! Zones from etcd: watches the keys of each zone, and sends its content to the index task.
+//! Zones from etcd: watches the keys of each zone, and publishes the content of the zone.
 //!
-//! Readiness does not wait for etcd, because readiness concerns cluster names. Queries for names in
-//! a zone are answered with SERVFAIL until the zone is loaded.
+//! If kubedns serves cluster names, too, its readiness does not wait for etcd, because readiness
+//! concerns cluster names. Queries for names in a zone are answered with SERVFAIL until the zone is
+//! loaded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -120,9 +120,9 @@ fn primary(key: Option<TsigKey>) -> Arc<ZoneTransfers<Snapshot>> {
     transfers
 }
 
-/// An IXFR request: `octets` up to the question, then the SOA record of the older or the newer
-/// version in the authority section (RFC 1995, section 3). Returns `octets` unchanged if they are
-/// no query.
+/// Makes an IXFR request: the query in `octets` up to the end of its question, then an authority
+/// section with the SOA record of the older or the newer version (RFC 1995, section 3). Returns
+/// `octets` unchanged if they are not a query.
 fn since(octets: &[u8], older: bool) -> Vec<u8> {
     let Ok(query) = Query::parse(octets, Transport::Tcp) else {
         return octets.to_vec();

@@ -98,7 +98,7 @@ impl<S: LineSource, O: Fn(&TapRequest) -> Result<S, String>> TapHandler<O> {
 
         // The reader holds the permit until it disconnects. Another reader can then take its place.
         let Ok(reader) = Arc::clone(&self.readers).try_acquire_owned() else {
-            let busy = format!("{MAX_READERS} others already follow the queries");
+            let busy = format!("{MAX_READERS} other readers already follow the queries");
             return error_reply(StatusCode::SERVICE_UNAVAILABLE, &busy);
         };
         match (self.open)(&request) {

@@ -30,8 +30,9 @@ pub struct SidecarStatus {
     /// True if kubedns can be asked to explain names. Only the page uses this field.
     #[serde(skip)]
     pub explains: bool,
-    /// The rule for health checks. With `self`, a server is healthy if it answers any query. With
-    /// `through`, it must answer the query for the probed name.
+    /// The rule for health checks. With `self`, dnsmasq and kubedns are healthy if they respond at
+    /// all. With `through`, they must answer the query for the probed name. Other servers must
+    /// always answer this query.
     pub health: String,
     /// The probes, in the order of the command line.
     pub probes: Vec<ProbeStatus>,
@@ -377,8 +378,8 @@ impl<T> PeerReport<T> {
 }
 
 impl SidecarStatus {
-    /// Whether kubedns forwards external names to the upstreams: behind dnsmasq, or in a pod
-    /// without dnsmasq.
+    /// Whether kubedns forwards external names to the upstreams. This is so in a pod without
+    /// dnsmasq, and if dnsmasq forwards to kubedns.
     pub fn forwards_by_kubedns(&self) -> bool {
         let nanny = self.nanny.known.as_ref();
         self.dnsmasq.is_none() || nanny.is_some_and(|nanny| nanny.routes.forwards_to_kubedns())

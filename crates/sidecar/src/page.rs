@@ -113,7 +113,7 @@ fn details(status: &SidecarStatus) -> Markup {
     }
 }
 
-/// The card of a part, in the appearance of its worst probe.
+/// The card of a part of the pod. The worst probe of the part decides the colour and the words.
 fn card(status: &SidecarStatus, part: PodPart, lines: &Markup) -> Markup {
     let Look { class, mark, words } = part_look(&status.probes, part);
     html! {

@@ -165,7 +165,7 @@ impl Probe {
     }
 
     /// The latency of an answer that dnsmasq gives without its upstreams; `None` without such an
-    /// answer, and for other servers.
+    /// answer, for other servers, and if only answers for the probed name count as healthy.
     async fn own_answer_latency(&self) -> Option<Duration> {
         if (self.mode, self.part) != (HealthMode::SelfOnly, PodPart::Dnsmasq) {
             return None;

@@ -12,7 +12,7 @@ use reports::sidecar::{DnsmasqReport, TrafficSample};
 use crate::recent::Recent;
 use crate::time::{Now, PLOT_INTERVAL};
 
-/// The number of remembered samples: twenty minutes.
+/// The number of remembered samples, which span about twenty minutes.
 const MAX_SAMPLES: usize = 120;
 
 /// The samples since the sidecar's start.
@@ -40,7 +40,7 @@ struct TrafficReading {
 
 #[derive(Clone, Copy, Debug)]
 struct CacheReading {
-    /// Milliseconds on the clock of the part that was read.
+    /// The time of the reading, in milliseconds since 1970.
     at: u64,
     hits: f64,
     misses: f64,
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn cache_of_dnsmasq_precedes() {
+    fn cache_of_dnsmasq_is_preferred() {
         let start = Now::read();
         let traffic = TrafficHistory::default();
         let hits = |seconds, read_at, hits| {
@@ -249,7 +249,7 @@ mod tests {
         };
 
         assert_eq!(hits(0, 1_000, 50), None);
-        assert_eq!(hits(10, 6_000, 60), Some(2.0), "between the two readings");
+        assert_eq!(hits(10, 6_000, 60), Some(2.0), "ten hits in five seconds");
         assert_eq!(hits(20, 6_000, 60), None, "dnsmasq was not read again");
     }
 }

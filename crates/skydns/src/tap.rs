@@ -27,8 +27,8 @@ const MAX_WATCHES: usize = 8;
 const MAX_QUEUED: usize = 4096;
 /// Maximum size of the names and messages in a queue, in octets.
 const MAX_QUEUED_OCTETS: usize = 2 << 20;
-/// Interval at which a reader looks for new records. If each record woke the reader, it would cost
-/// the answering thread a system call.
+/// Interval at which a reader looks for new records. Waking the reader for each record
+/// would cost the answering thread a system call.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A query and its answer.
@@ -203,7 +203,7 @@ pub struct TapCounts {
     pub watches: usize,
 }
 
-/// A reader's choice of queries and records.
+/// The settings of a watch, chosen by its reader.
 #[derive(Debug, Clone)]
 pub struct WatchSettings {
     /// Queries to follow.
@@ -314,7 +314,7 @@ fn write_name_text<'t>(wire: &[u8], text: &'t mut [u8; MAX_NAME]) -> &'t [u8] {
 
 /// The maximum number of watches is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{MAX_WATCHES} others already follow the queries")]
+#[error("{MAX_WATCHES} other readers already follow the queries")]
 pub struct TooManyWatches;
 
 /// Passes answered queries to all watches. All transports share one tap.

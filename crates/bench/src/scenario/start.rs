@@ -59,7 +59,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     Ok(Start {
         services,
         addresses: cluster.addresses(),
-        first_answer: median(took).context("no start")?,
+        first_answer: median(took).context("no start was measured")?,
         resident: synced.resident,
         peak_first_lists: synced.peak,
         resident_after_relists: relisted.resident,
@@ -88,7 +88,7 @@ async fn relist(api: &RunningApiServer) -> anyhow::Result<()> {
             return Ok(());
         }
         if begun.elapsed() > PATIENCE {
-            bail!("no complete relist within {PATIENCE:?}");
+            bail!("kubedns did not list everything again within {PATIENCE:?}");
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

@@ -129,24 +129,24 @@ fn foreign_file_is_rejected_with_reason() {
         format!("{body}{trailer}").into_bytes()
     };
     let cases: [(Vec<u8>, &str); 8] = [
-        (Vec::new(), "it is not a snapshot file"),
-        (b"[1, 2]\n".to_vec(), "it is not a snapshot file"),
-        (b"\x7fELF\n".to_vec(), "it is not a snapshot file"),
+        (Vec::new(), "the file is not a snapshot file"),
+        (b"[1, 2]\n".to_vec(), "the file is not a snapshot file"),
+        (b"\x7fELF\n".to_vec(), "the file is not a snapshot file"),
         (
             text.replace("kubedns snapshot", "another").into_bytes(),
-            "it is not a snapshot file",
+            "the file is not a snapshot file",
         ),
         (
             summed(&text.replace("\"version\":1", "\"version\":2")),
-            "it has format version 2, expected 1",
+            "the file has format version 2, expected 1",
         ),
         (
             summed(&text.replace(DOMAIN, "other.")),
-            "it is for the domain other.",
+            "the file is for the domain other.",
         ),
         (
             text.lines().next().unwrap().as_bytes().to_vec(),
-            "it is not a snapshot file",
+            "the file is not a snapshot file",
         ),
         (
             summed(&text.replace("{\"Service\"", "{\"Servant\"")),
@@ -168,7 +168,7 @@ fn file_is_replaced_atomically() {
     assert!(load_snapshot(&path, DOMAIN).unwrap().is_none());
     store_snapshot(&path, b"old").unwrap();
     let error = load_snapshot(&path, DOMAIN).unwrap_err().to_string();
-    assert_eq!(error, "it is not a snapshot file");
+    assert_eq!(error, "the file is not a snapshot file");
     store_snapshot(&path, &content()).unwrap();
     let objects = load_snapshot(&path, DOMAIN)
         .unwrap()

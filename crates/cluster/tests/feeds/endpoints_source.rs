@@ -395,7 +395,10 @@ async fn unwatchable_slices_are_listed_rarely() {
     let lists = stub
         .asked(|asked| asked.resource == "endpointslices" && asked.begins_list())
         .len();
-    assert!((5..45).contains(&lists), "{lists} lists in twenty minutes");
+    assert!(
+        (5..45).contains(&lists),
+        "slices were listed {lists} times in twenty minutes"
+    );
 }
 
 /// The API server restarts while slices are the source: the open watch breaks, and the API server
@@ -430,7 +433,7 @@ async fn lasting_refusal_replaces_slices_by_endpoints() {
     let sources = running.pass(20 * MINUTE).await;
     let in_force = running.in_force();
     assert_eq!(in_force, Some(EndpointsSource::Endpoints), "{sources:?}");
-    assert_eq!(running.slice_count(), 0, "slices without use are removed");
+    assert_eq!(running.slice_count(), 0, "unused slices are removed");
     assert_eq!(running.endpoints_count(), 1);
     let begun = stub.asked(|asked| asked.resource == "endpoints")[0].at;
     assert!(

@@ -18,7 +18,7 @@ use crate::etcd::LostZones;
 
 /// Response of `/explain`.
 const NO_EXPLANATIONS: &str =
-    "/explain needs the objects of Kubernetes: this kubedns serves zones of etcd alone\n";
+    "/explain needs the objects of Kubernetes, but this kubedns serves only zones of etcd\n";
 
 /// The state that the status port reports.
 #[derive(Debug, Clone)]
@@ -30,8 +30,8 @@ pub struct EtcdAloneStatus {
 }
 
 impl EtcdAloneStatus {
-    /// Reports the state of the zones in `backend`. Once `unready` is cancelled, kubedns is not
-    /// ready.
+    /// Reports the state of the zones in `backend`. When the token `unready` is cancelled, kubedns
+    /// becomes unready.
     pub fn new(backend: Arc<EtcdBackend>, lost: LostZones, unready: CancellationToken) -> Self {
         Self {
             backend,

@@ -250,7 +250,7 @@ async fn pages_alone_need_no_api_server() {
 
     let (code, explain) = kubedns.get(format!("/explain?name={RAILS}")).await;
     let expected =
-        "/explain needs the objects of Kubernetes: this kubedns serves zones of etcd alone\n";
+        "/explain needs the objects of Kubernetes, but this kubedns serves only zones of etcd\n";
     assert_eq!((code, explain.as_str()), (404, expected));
 
     eventually(PATIENCE, || async {

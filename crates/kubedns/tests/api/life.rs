@@ -348,7 +348,7 @@ async fn damaged_snapshot_is_ignored() {
     let flag = format!("--snapshot-dir={}", directory.path().display());
     let mut kubedns = Kubedns::start(&cluster, &[&flag]).await;
     let line = kubedns.logs("the snapshot file is not used").await;
-    assert!(line.contains("it is not a snapshot file"), "{line}");
+    assert!(line.contains("the file is not a snapshot file"), "{line}");
     assert_eq!(kubedns.answers(WEB, "A").await, "REFUSED");
     cluster.faults.up();
     kubedns.until_answered(WEB, "A", "10.96.0.7").await;

@@ -14,18 +14,17 @@ pub(crate) fn describe(status: ExitStatus) -> String {
     let Some(code) = status.code() else {
         return status.to_string();
     };
-    // The meanings are those of dnsmasq(8).
     let meaning = match code {
         0 => "it ended by itself",
         1 => "its arguments or configuration are wrong",
         2 => {
-            "it cannot use the network: an address in use, or a port below 1024 without NET_BIND_SERVICE"
+            "it cannot use the network: an address is in use, or a port below 1024 needs NET_BIND_SERVICE"
         }
         3 => "a file or directory is missing or may not be used",
         4 => "out of memory",
-        5 => "another problem, such as a user it cannot change to",
+        5 => "another problem, for example that it cannot change to its user",
         _ if code == i32::from(CANNOT_EXECUTE) => "it cannot be executed",
-        _ => "unknown to dnsmasq",
+        _ => "dnsmasq's manual does not list this status",
     };
     format!("exit status {code} ({meaning})")
 }
@@ -33,7 +32,7 @@ pub(crate) fn describe(status: ExitStatus) -> String {
 /// Distinguishes a crash from a signal that another process sent.
 fn describe_signal(number: i32) -> String {
     let Ok(signal) = Signal::try_from(number) else {
-        return format!("killed by {number}");
+        return format!("killed by signal {number}");
     };
     match signal {
         Signal::SIGSEGV | Signal::SIGBUS | Signal::SIGILL | Signal::SIGFPE | Signal::SIGABRT => {
@@ -59,7 +58,7 @@ mod tests {
         assert_eq!(describe(ExitStatus::from_raw(11)), crash);
         assert_eq!(
             describe(ExitStatus::from_raw(99 << 8)),
-            "exit status 99 (unknown to dnsmasq)"
+            "exit status 99 (dnsmasq's manual does not list this status)"
         );
     }
 }

@@ -33,8 +33,8 @@ const MAX_QUEUED: usize = 4096;
 /// The reason why a request for a tap or the ranking is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "dnsmasq does not log queries, and this request does not restart it: set queryLog in the ConfigMap, or start dnsmasq with \
-     --log-queries=extra"
+    "dnsmasq does not log queries, and the nanny does not restart dnsmasq for this request: set queryLog in the ConfigMap, or \
+     start dnsmasq with --log-queries=extra"
 )]
 pub(crate) struct QueriesNotLogged;
 
@@ -419,7 +419,7 @@ mod tests {
         assert!(!*wanted.borrow(), "a tap does not keep dnsmasq logging");
     }
 
-    /// The key and the number of each row.
+    /// The key and the number of queries in each row.
     fn rows(rows: &[RankingRow]) -> Vec<(&str, u64)> {
         rows.iter()
             .map(|row| (row.key.as_str(), row.queries))

@@ -74,8 +74,8 @@ async fn ranking(status: SocketAddr) -> RankingDocument {
 
 /// The refusal if dnsmasq does not log queries.
 fn not_logged() -> (u16, String) {
-    let text = "dnsmasq does not log queries, and this request does not restart it: set queryLog in the ConfigMap, or start \
-                dnsmasq with --log-queries=extra\n";
+    let text = "dnsmasq does not log queries, and the nanny does not restart dnsmasq for this request: set queryLog in the \
+                ConfigMap, or start dnsmasq with --log-queries=extra\n";
     (503, text.to_owned())
 }
 

@@ -103,7 +103,7 @@ async fn query_log_follows_edits() {
         assert_eq!(opened.take(), expected, "{json:?}");
     }
     tokio::time::sleep(Duration::from_secs(61)).await;
-    assert_eq!(opened.take(), "-", "the time is over");
+    assert_eq!(opened.take(), "-", "the log has ended after its 60 seconds");
     // An edit that leaves `queryLog` as it is does not open the log again.
     sender
         .send(state(Some(r#"{"rate": 9, "seconds": 60}"#)))
@@ -117,7 +117,11 @@ async fn query_log_follows_edits() {
     tasks.spawn(logger(LoggedQueries::All).run(stop.clone()));
     sender.send(state(None)).unwrap();
     tokio::time::sleep(Duration::from_secs(1000)).await;
-    assert_eq!(opened.take(), "1000", "all queries, without an end");
+    assert_eq!(
+        opened.take(),
+        "1000",
+        "the log of all queries is open, and stays open"
+    );
     // The log continues after the source of edits has ended.
     drop(sender);
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -89,7 +89,7 @@ async fn departed_reader_frees_place() {
     }
     let (status, body) = refusal(&address, "/tap").await;
     assert_eq!(status, 503);
-    assert_eq!(body, "4 others already follow the queries\n");
+    assert_eq!(body, "4 other readers already follow the queries\n");
     all.pop();
     let mut again = loop {
         match open(&address, "/tap?seconds=600").await.unwrap() {

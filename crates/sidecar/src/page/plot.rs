@@ -80,7 +80,7 @@ pub(super) fn plot_of_lines<const N: usize>(
 
 /// A line through neighbouring points of the same state.
 fn line(run: &[ProbeResult], axes: &PlotAxes) -> Markup {
-    // Otherwise the server answered only for itself, not for the probed name.
+    // In the other healthy state, the server answered only for itself, and not for the probed name.
     let is_ok = run.iter().all(|point| point.state == ProbeState::Ok);
     let class = if is_ok { "ok" } else { "itself" };
 
@@ -96,7 +96,8 @@ fn line(run: &[ProbeResult], axes: &PlotAxes) -> Markup {
 
 /// A line through these points, or a dot for a single point.
 fn polyline(class: &str, mut points: Vec<String>) -> Markup {
-    // A line from a point to the same point is drawn as a dot, which stays round in a flat drawing.
+    // A line from a point to the same point is drawn as a dot, which stays round even if the
+    // drawing is stretched.
     if let [only] = points.as_slice() {
         points.push(only.clone());
     }
@@ -118,8 +119,8 @@ fn failures(history: &[ProbeResult]) -> impl Iterator<Item = &ProbeResult> {
     history.iter().filter(|point| point.state.is_failed())
 }
 
-/// Slices of neighbouring points with the same state. Results without an answer have no latency and
-/// are left out: failures, and times without queries.
+/// Slices of neighbouring points with the same healthy state. Failures, and times without queries,
+/// have no latency and are left out.
 fn healthy_runs(history: &[ProbeResult]) -> impl Iterator<Item = &[ProbeResult]> {
     history
         .chunk_by(|a, b| a.state == b.state)

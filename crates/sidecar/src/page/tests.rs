@@ -35,7 +35,7 @@ fn words(page: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A part of the pod that cannot be asked.
+/// The report for a part of the pod whose data could not be fetched.
 fn unknown<T>(source: &str, error: &str) -> PeerReport<T> {
     PeerReport {
         source: source.to_owned(),

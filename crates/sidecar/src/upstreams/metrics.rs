@@ -63,7 +63,7 @@ impl UpstreamMetrics {
             )?,
             queries: metrics.int_counter_vec(
                 &name("queries_total"),
-                "Queries that dnsmasq sent to an upstream, as it counts them.",
+                "Queries that dnsmasq sent to an upstream, as dnsmasq reports them.",
                 &["upstream"],
             )?,
         })

@@ -62,7 +62,8 @@ struct StreamPlan {
     parts: VecDeque<StreamPart>,
 }
 
-/// A part of a response. Only the position in the part is stored, not the records.
+/// A part of a response. For a part with many records, only the position in the part is stored, and
+/// not the records.
 enum StreamPart {
     Soa(ZoneRecord),
     /// The records of the zone's apex and its name server.
@@ -123,8 +124,8 @@ impl<V: View + 'static> ZoneTransfers<V> {
         let AcceptedTransfer { request, version } = accepted;
         self.metrics.running.inc();
 
-        // The plan for the first message decides the form. Until then, the form is the one that the
-        // query asks for.
+        // The plan of the response decides the form, and is made with the first message. Until
+        // then, the form is the one that the query asks for.
         let form = if request.since.is_some() {
             ResponseForm::Incremental
         } else {

@@ -175,7 +175,7 @@ async fn dead_upstream_recovers_with_first_answer() {
 }
 
 /// An upstream whose port is closed does not delay queries. Once the port is open, the upstream is
-/// used again.
+/// used.
 #[tokio::test]
 async fn upstream_refusing_packets_is_skipped() {
     let good = Upstream::start(answers_with(2)).await;
@@ -232,10 +232,13 @@ async fn silent_upstream_is_queried_again() {
     assert_eq!(reply, GOOD);
     let asked = upstream.asked();
     assert_eq!(asked.len(), 2);
-    assert_eq!(asked[0].packet, asked[1].packet, "with the same ID");
+    assert_eq!(
+        asked[0].packet, asked[1].packet,
+        "both packets have the same ID"
+    );
     assert_eq!(
         asked[0].from, asked[1].from,
-        "from the same port, so that a forger gets no second chance"
+        "both packets come from the same port, so that a forger gets no second chance"
     );
 }
 

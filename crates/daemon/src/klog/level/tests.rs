@@ -43,7 +43,8 @@ fn verbosity_selects_levels() {
     assert!(is_ours("skydns::engine") && is_ours("sidecar") && !is_ours("hickory_server::server"));
 }
 
-/// A crate that is missing from the list logs only errors and warnings by default.
+/// A crate of the project that is missing from [`OURS`] would log only errors and warnings by
+/// default.
 #[test]
 fn project_crates_are_known() {
     let crates = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap();

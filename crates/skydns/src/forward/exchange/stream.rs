@@ -14,8 +14,8 @@ const MAX_UNSENT: usize = 32;
 /// Placeholder for the ID of a query, until the connection chooses the ID.
 const CHOSEN_LATER: u16 = 0;
 
-/// Queries over a connection of the pool. Over an encrypted connection, a query with an OPT record
-/// is padded.
+/// Sends a query over a connection of the pool. Over an encrypted connection, a query with an OPT
+/// record is padded.
 pub(super) async fn query_upstream(
     exchange: UpstreamExchange<'_>,
     edns: bool,
@@ -29,8 +29,8 @@ pub(super) async fn query_upstream(
     send_query(exchange, &query).await
 }
 
-/// Sends this query. If the connection closes before the reply, the query is sent once more over
-/// another connection.
+/// Sends the encoded `query`. If the connection closes before the reply, the query is sent once
+/// more over another connection.
 async fn send_query(
     exchange: UpstreamExchange<'_>,
     query: &[u8],
