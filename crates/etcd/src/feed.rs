@@ -448,7 +448,7 @@ mod tests {
             let pause = pauses.next_pause(Some(&too_large)).as_secs_f64();
             assert!(
                 (seconds / 2.0..=seconds).contains(&pause),
-                "{pause} of {seconds}"
+                "the pause of {pause} s is not between half of {seconds} s and {seconds} s"
             );
         }
 

@@ -68,7 +68,7 @@ impl Records for ZoneRecords {
 impl StoredMessage {
     fn as_entry(&self) -> Entry<'_> {
         let message = &self.message;
-        // Names are borrowed: an answer copies them into its message.
+        // A name is borrowed, because it is copied only when the DNS answer is written.
         let host = match &message.host {
             Host::Name(name) => Host::Name(Cow::Borrowed(name)),
             other => other.clone(),

@@ -141,8 +141,8 @@ pub struct Options {
     /// server can be reached
     #[arg(long, value_name = "string", default_value = "")]
     pub snapshot_dir: String,
-    /// names of endpoints without a hostname, in A, SRV and PTR: hash (as kube-dns), address (as
-    /// CoreDNS: 10-0-0-1) or pod
+    /// names of endpoints without a hostname, in A, AAAA, SRV and PTR records: hash (as in
+    /// kube-dns), address (as in CoreDNS: 10-0-0-1) or pod (the name of the pod)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub endpoint_names: EndpointNames,
     /// answer NXDOMAIN for Services with a cluster IP while none of their endpoints is ready
@@ -163,21 +163,23 @@ pub struct Options {
     /// watches the pods of its own node, for autopath and top)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub pods: PodMode,
-    /// zone whose addresses headless Services answer with if at least three are in it: its name,
-    /// auto for the zone of this node, or hints for that zone where EndpointSlices have hints
-    /// (trafficDistribution); needs endpointslices
+    /// topology zone that answers for headless Services prefer: if at least three addresses are in
+    /// the zone, only these are returned. The value is the name of a zone, auto (the zone of this
+    /// node) or hints (as auto, but only for Services whose EndpointSlices have hints, see
+    /// trafficDistribution). Needs endpointslices
     #[arg(long, value_name = "string", default_value = "")]
     pub prefer_zone: PreferZone,
-    /// names of headless Services by zone, as zonal of CoreDNS: ZONE.pin._zone.NAME has the addresses
-    /// in the zone, ZONE.prefer._zone.NAME all addresses if there are none; needs endpointslices
+    /// serve names of headless Services by zone, as the option zonal of CoreDNS does:
+    /// ZONE.pin._zone.NAME has only the addresses in the zone, and ZONE.prefer._zone.NAME has the
+    /// same, or all addresses if none are in the zone; needs endpointslices
     #[arg(long)]
     pub zonal_names: bool,
-    /// daemon set of this pod, as NAMESPACE/NAME: while many of its pods start, the first lists of
-    /// this one wait for their turn; needs the permission to get it
+    /// DaemonSet of this pod, as NAMESPACE/NAME: if several pods of the DaemonSet are not ready, this
+    /// pod waits for a random time before its first lists; needs the permission to get the DaemonSet
     #[arg(long, value_name = "string", default_value = "")]
     pub daemonset: DaemonSetName,
-    /// domain of Services by their external addresses: name.namespace.DOMAIN, with load balancer
-    /// addresses and external IPs
+    /// domain for the external addresses of Services: name.namespace.DOMAIN has the addresses of
+    /// load balancers and the external IPs
     #[arg(long, value_name = "string", default_value = "")]
     pub external_zone: Domains,
     /// serve headless Services in the external zone too, with the addresses of their endpoints
@@ -196,8 +198,8 @@ pub struct Options {
     /// TTL of the answers of the cluster zone, from 0s to 1h; 30s unless given
     #[arg(long, value_name = "string", default_value = "")]
     pub ttl: ZoneTtl,
-    /// TTL of the negative answers of the cluster zone, from 0s to 1h; the value of ttl unless
-    /// given, or else 1m
+    /// TTL of the negative answers of the cluster zone, from 0s to 1h; unless given, the value of
+    /// ttl, or 1m without ttl
     #[arg(long, value_name = "string", default_value = "")]
     pub negative_ttl: ZoneTtl,
     /// domain below which names are completed with a search list: a pod in namespace NS whose only
@@ -260,8 +262,8 @@ pub struct Options {
     /// time without a usable answer after which a server is probed; 0 for never
     #[arg(long, value_name = "duration", default_value = "5s")]
     pub upstream_probe_period: GoPeriod,
-    /// external name that probes of servers ask for in turn with the name servers of the root, which
-    /// some servers refuse
+    /// external name for probes of servers: the probes alternate between this name and the name
+    /// servers of the root, because some servers refuse queries for the root
     #[arg(long, value_name = "string", default_value = "example.com", value_parser = Name::parse)]
     pub upstream_probe_name: Name,
     /// The limit on the queries of each client.

@@ -1,5 +1,6 @@
-//! The health checks of exechealthz, the container `healthz` of Kubernetes up to 1.5: the probes of
-//! each path, and the responses. [`crate::nslookup`] parses the commands of exechealthz.
+//! The health checks of exechealthz, which ran in the container `healthz` of kube-dns up to
+//! Kubernetes 1.5. This module chooses the probes of each path, and reports their results.
+//! [`crate::nslookup`] parses the commands of exechealthz.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,7 +31,8 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 pub(crate) struct HealthPlan {
     /// The probes of `--probe`, then the probes that replace commands.
     pub(crate) specs: Vec<ProbeSpec>,
-    /// Each path, with the indices of its probes in `specs`. Empty without exechealthz.
+    /// Each path, with the indices of its probes in `specs`. Empty if no flag of exechealthz is
+    /// given.
     paths: Vec<(String, Vec<usize>)>,
 }
 
@@ -50,7 +52,7 @@ impl HealthPlan {
         }
         if urls.len() != options.cmd.len() {
             bail!(
-                "--cmd, --url: {} commands for {} paths",
+                "the number of commands (--cmd) is {}, but the number of paths (--url) is {}",
                 options.cmd.len(),
                 urls.len()
             );
@@ -126,7 +128,7 @@ impl HealthPlan {
         }
     }
 
-    /// The checks with their probes; `None` without exechealthz.
+    /// The checks with their probes; `None` if no flag of exechealthz is given.
     pub(crate) fn into_checks(
         self,
         options: &Options,

@@ -12,7 +12,7 @@ use crate::nslookup::NslookupCommand;
 use crate::spec::{ProbeSpec, fully_qualified};
 
 /// The help text of `--probe`: the text of kube-dns, with additions.
-const PROBE: &str = "probe the given DNS server with the DNS name and export probe metrics and healthcheck URI. Specified as <label>,<server>,<dns name>[,<interval_seconds>][,<type>]. Healthcheck url will be exported under /healthcheck/<label>. interval_seconds is optional. This option may be specified multiple times to check multiple servers. <type> is one of ANY, A, AAAA, SRV, with /tcp behind it to probe over TCP. Example: 'mydns,127.0.0.1:53,example.com,10,A'.";
+const PROBE: &str = "probe the given DNS server with the DNS name and export probe metrics and healthcheck URI. Specified as <label>,<server>,<dns name>[,<interval_seconds>][,<type>]. Healthcheck url will be exported under /healthcheck/<label>. interval_seconds is optional. This option may be specified multiple times to check multiple servers. <type> is one of ANY, A, AAAA, SRV, optionally followed by /tcp to probe over TCP. Example: 'mydns,127.0.0.1:53,example.com,10,A'.";
 
 /// The last lines of `--help`.
 const COMMANDS: &str = "\

@@ -1,11 +1,12 @@
-//! Fair shares of a limited number of places. Clients that flood the server leave places to others.
+//! Fair shares of a limited number of places, such as those for TCP connections. A client that
+//! floods the server cannot take the places of all others.
 //!
 //! A client may take another place while it holds fewer places than are free. A single greedy
 //! client gets half of the places. With n greedy clients, each of them gets 1/(n + 1) of the
 //! places, and the same number stays free for other clients.
 //!
-//! Clients are counted by host: one IPv4 address, or one IPv6 /64 network, because a host can use
-//! any address of its network.
+//! Places are counted for each host. A host is one IPv4 address or one IPv6 /64 network, because an
+//! IPv6 host can use any address of its network.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -116,12 +117,15 @@ mod tests {
         assert_eq!(held.len(), 3);
         held.extend((0..10).filter_map(|_| shares.take_share(client(2))));
         assert_eq!((held.len(), shares.taken()), (6, 6));
-        assert!(shares.take_share(client(1)).is_none(), "it has its share");
+        assert!(
+            shares.take_share(client(1)).is_none(),
+            "client 1 holds its whole share"
+        );
 
         let mapped = Ipv4Addr::from_bits(1).to_ipv6_mapped();
         assert!(
             shares.take_share(mapped.into()).is_none(),
-            "it is the same client"
+            "the mapped address belongs to the same client"
         );
 
         held.drain(..2);
@@ -173,7 +177,7 @@ mod tests {
             let free = 1000 - shares.taken();
             assert!(
                 free.abs_diff(left) <= 1,
-                "{heavy} heavy clients leave {free}"
+                "{heavy} heavy clients leave {free} places free"
             );
             assert!(
                 shares.take_share(client(1000)).is_some(),

@@ -17,8 +17,8 @@ impl<T> DomainMap<T> {
             .insert(domain.to_lowercase().wire().into(), value);
     }
 
-    /// The longest domain that holds a name (wire format, lower case), with its value. Without
-    /// domains, nothing is looked up.
+    /// The longest domain that contains `name` (wire format, lower case), with its value. An empty
+    /// map returns `None` at once.
     pub(crate) fn find<'n>(&self, name: &'n [u8]) -> Option<(&'n [u8], &T)> {
         if self.domains.is_empty() {
             return None;

@@ -1,5 +1,5 @@
-//! Rules for external names, from the configuration: queries that this server answers itself
-//! instead of forwarding them, and replies of upstreams that it rejects.
+//! Rules for external names, from the configuration. Some rules answer queries that would be
+//! forwarded. Others reject replies of upstreams.
 //!
 //! Rules apply to queries that would be forwarded. Names in our zones, names that fall through from
 //! our zones, and hosts and aliases of the configuration are not subject to rules.
@@ -40,7 +40,7 @@ pub enum RuleKey {
 /// The answer of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleAnswer<'a> {
-    /// The key with the rule.
+    /// The key of the configuration whose rule gives the answer.
     pub key: RuleKey,
     /// NXDOMAIN, or NOERROR for a name without records of the type.
     pub rcode: u16,
@@ -49,7 +49,7 @@ pub struct RuleAnswer<'a> {
 }
 
 impl RuleKey {
-    /// All keys, in the order of their numbers.
+    /// All keys, in the order of their discriminants.
     pub const ALL: [Self; 4] = [
         Self::FilterTypes,
         Self::DeniedNames,

@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::record::{Record, read_data};
 use crate::{codes, name};
 
-/// The position and the kind of the first defect.
+/// The first defect of a message: its position, and the part that is malformed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("octet {at}: {what}")]
 pub struct Malformed {

@@ -1,4 +1,5 @@
-//! The nanny as a user other than root, and as root in a pod.
+//! Tests of the nanny that runs as a user other than root, or as root with the capabilities of a
+//! pod.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +14,7 @@ use super::rig::{NannySetup, PATIENCE, allow_all_users, at, routes};
 
 const SETPRIV: &str = "/usr/bin/setpriv";
 
-/// Returns whether this test can change users. Otherwise prints a line.
+/// Returns whether this test can change users. If not, prints that the test is skipped.
 fn can_change_users() -> bool {
     let can = nix::unistd::geteuid().is_root() && Path::new(SETPRIV).exists();
     if !can {
@@ -108,7 +109,11 @@ async fn unsignalled_edit_is_pending() {
     let expected = "dnsmasq cannot be signalled: EPERM: Operation not permitted";
     assert_eq!(reason, expected);
     let upstreams = &status["routes"]["upstreams"];
-    assert_eq!(*upstreams, json!([at(&first)]), "in force");
+    assert_eq!(
+        *upstreams,
+        json!([at(&first)]),
+        "the first server stays in force"
+    );
     let metrics = async || http::get(page, "/metrics").await.unwrap();
     eventually(PATIENCE, || async {
         metrics().await.metric("nanny_reload_failures_total") >= Some(2.0)

@@ -1,4 +1,4 @@
-//! Expositions of this and older versions of kubedns, and malformed expositions.
+//! The report that is read from expositions of kubedns, some of which lack metrics.
 
 use super::*;
 

@@ -96,8 +96,14 @@ fn wrong_flags_end_the_start() {
     let [a, b] = ["--cmd=nslookup a 127.0.0.1", "--cmd=nslookup b 127.0.0.1"];
     for (words, line) in [
         (&["--exechealthz-port=8080"][..], nothing),
-        (&["--url=/healthz"], "--cmd, --url: 0 commands for 1 paths"),
-        (&[a, b], "--cmd, --url: 2 commands for 1 paths"),
+        (
+            &["--url=/healthz"],
+            "the number of commands (--cmd) is 0, but the number of paths (--url) is 1",
+        ),
+        (
+            &[a, b],
+            "the number of commands (--cmd) is 2, but the number of paths (--url) is 1",
+        ),
         (&[a, "--url=healthz"], no_slash),
         (&["--cmd=echo healthz"], not_run),
     ] {

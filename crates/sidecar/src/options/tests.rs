@@ -39,8 +39,8 @@ fn command_line_of_manifest_is_parsed() {
     assert_eq!(options.log.v.0, 2);
 }
 
-/// kube-dns starts with these values, and ends or fails later. The documented differences from
-/// kube-dns list these values.
+/// kube-dns starts with these values, although it cannot work with them. `docs/differences.md` tells
+/// how it fails.
 #[test]
 fn impossible_value_ends_the_start() {
     let long_label = format!("--probe={},127.0.0.1,x", "a".repeat(129));
@@ -131,7 +131,7 @@ fn help_has_each_captured_line() {
         // kube-dns has no probes over TCP, so its help text does not mention them.
         let line = line.replace(
             "A, AAAA, SRV. Example",
-            "A, AAAA, SRV, with /tcp behind it to probe over TCP. Example",
+            "A, AAAA, SRV, optionally followed by /tcp to probe over TCP. Example",
         );
         assert!(
             ours.contains(&words(&line)),

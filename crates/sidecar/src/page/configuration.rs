@@ -30,7 +30,7 @@ pub(super) fn section(status: &SidecarStatus) -> Markup {
     }
 }
 
-/// The facts in the metrics of kubedns, for a pod without dnsmasq.
+/// What the metrics of kubedns say about the configuration, for a pod without dnsmasq.
 fn in_force_in_kubedns(kubedns: &KubednsReport) -> Markup {
     let mut routes = BTreeMap::<&str, Vec<&str>>::from([(".", Vec::new())]);
     for server in &kubedns.routes {
@@ -45,9 +45,9 @@ fn in_force_in_kubedns(kubedns: &KubednsReport) -> Markup {
 
     html! {
         @match kubedns.config_current {
-            Some(true) => p { "the newest one is in force" },
+            Some(true) => p { "the newest configuration is in force" },
             Some(false) => p.failed { "the newest configuration was rejected: the log of kubedns has the reason" },
-            None => p { "its version is unknown" },
+            None => p { "it is unknown whether the newest configuration is in force" },
         }
         table {
             tr { @for head in KUBEDNS_HEADS { th { (head) } } }
@@ -79,7 +79,7 @@ fn in_force(nanny: &NannyStatus) -> Markup {
     let loaded_at = or_unknown(configuration.loaded_at.as_ref());
 
     html! {
-        p { "version " (version) " in force since " (loaded_at) }
+        p { "version " (version) " has been in force since " (loaded_at) }
         table {
             tr { @for head in HEADS { th { (head) } } }
             @for (domain, servers) in &configuration.stub_domains {
@@ -118,8 +118,8 @@ fn shown_servers(routes: &RoutesStatus, servers: &[String]) -> String {
     }
 }
 
-/// The configured servers for names outside stub domains. If none are configured, the source of the
-/// servers in use.
+/// The configured servers for names outside stub domains. If none are configured, the text says
+/// where the servers in use come from.
 fn configured_upstreams(nanny: &NannyStatus) -> String {
     let routes = &nanny.routes;
     match nanny.configuration.upstream_nameservers.as_slice() {
@@ -164,7 +164,7 @@ fn unused_servers(nanny: &NannyStatus) -> Markup {
         }
         @if let Some(pending) = &routes.pending {
             p.failed {
-                "dnsmasq does not have the newest servers since " (or_unknown(pending.since.as_ref()))
+                "dnsmasq has not had the newest servers since " (or_unknown(pending.since.as_ref()))
                 ": " (or_unknown(pending.reason.as_ref()))
             }
         }
@@ -176,17 +176,17 @@ fn server_list(words: &str, servers: &BTreeSet<String>) -> Markup {
     html! { @if !servers.is_empty() { p.failed { (words) (servers.join(" ")) } } }
 }
 
-/// The last rejected edit.
+/// The error of the newest configuration, or else the number of rejected edits.
 fn rejection(configuration: &ConfigurationStatus) -> Markup {
     html! {
         @match (&configuration.error, configuration.rejected) {
             (Some(error), _) => {
                 p.failed { "the newest configuration was rejected at " (error.at.as_deref().unwrap_or_default()) }
-                pre { (error.text.as_deref().unwrap_or("unknown why")) }
+                pre { (error.text.as_deref().unwrap_or("the reason is unknown")) }
             }
             (None, 0) => p { "no edit was rejected" }
-            (None, 1) => p { "the newest one is in force; 1 earlier edit rejected" },
-            (None, count) => p { "the newest one is in force; " (count) " earlier edits rejected" }
+            (None, 1) => p { "the newest configuration is in force; 1 earlier edit was rejected" },
+            (None, count) => p { "the newest configuration is in force; " (count) " earlier edits were rejected" }
         }
     }
 }

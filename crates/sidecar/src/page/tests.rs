@@ -108,7 +108,7 @@ fn healthy_pod_is_shown_well() {
              2 restarts end of the last process: signal 9",
             "sidecar running for 1 h 2 min, health mode: self",
             "kubedns \u{2713} answers for 55 s; kubernetes.default.svc.cluster.local. SRV at 127.0.0.1:53 over udp every 5 s; 0.70 ms",
-            "version 00ff in force since 2026-11-21T01:00:00Z",
+            "version 00ff has been in force since 2026-11-21T01:00:00Z",
             "acme.local 192.0.2.1#53 192.0.2.1",
             "everything else 192.0.2.9#53 resolv.conf",
             "no edit was rejected",
@@ -169,7 +169,7 @@ fn rejected_configuration_is_shown() {
             "the newest configuration was rejected at 2026-11-21T02:00:00Z stubDomains: &lt;not JSON&gt;",
             "servers whose names have no address: dns.acme",
             "servers left out because they forward queries back to dnsmasq: 127.0.0.53",
-            "dnsmasq does not have the newest servers since 2026-11-21T03:00:00Z: cannot write &lt;it&gt;",
+            "dnsmasq has not had the newest servers since 2026-11-21T03:00:00Z: cannot write &lt;it&gt;",
         ],
     );
 }
@@ -189,10 +189,12 @@ fn configuration_of_kubedns_is_shown_alone() {
     };
     says(
         &page(&status),
-        &["Configuration the newest one is in force names servers \
+        &[
+            "Configuration the newest configuration is in force names servers \
            corp.example 192.0.2.1:53 192.0.2.2:53 gone.example no usable server everything else 192.0.2.9:53 \
            upstreams left out because they forward queries back to kubedns: 1 \
-           unknown keys of the ConfigMap, which are ignored: 2"],
+           unknown keys of the ConfigMap, which are ignored: 2",
+        ],
     );
     let unknown_kubedns = SidecarStatus {
         kubedns: unknown("http://127.0.0.1:10055/metrics", "refused"),

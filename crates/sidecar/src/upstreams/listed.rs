@@ -1,4 +1,4 @@
-//! The upstreams that dnsmasq lists: CHAOS TXT `servers.bind`.
+//! The upstreams that dnsmasq lists in its answer for `servers.bind` (class CHAOS, type TXT).
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -10,7 +10,8 @@ use wire::{Nameserver, ServerAddr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ListedUpstream {
     pub(super) address: SocketAddr,
-    /// The counter of queries, which dnsmasq may have taken over from another server.
+    /// The number of queries to this upstream. After dnsmasq has reloaded its servers, the number
+    /// may be that of another server.
     pub(super) queries: u64,
 }
 
@@ -21,8 +22,12 @@ pub(super) async fn list_upstreams(dnsmasq: &ServerAddr) -> Result<Vec<ListedUps
         .await
         .map_err(|error| error.to_string())?;
 
-    parse_answer(&answer)
-        .ok_or_else(|| format!("answered {}", answer.message.metadata.response_code))
+    parse_answer(&answer).ok_or_else(|| {
+        format!(
+            "dnsmasq answered {} without TXT records",
+            answer.message.metadata.response_code
+        )
+    })
 }
 
 /// The upstreams in an answer, without duplicates. `None` if the answer has no TXT records.

@@ -29,7 +29,7 @@ pub(super) const MAX_HISTORY: usize = 120;
 #[derive(Debug)]
 pub(super) struct ProbedUpstream {
     pub(super) purpose: UpstreamPurpose,
-    /// The position of the query that the upstream answered last.
+    /// The position in `purpose.questions` of the question that the upstream answered last.
     preferred: usize,
     pub(super) status: DnsmasqUpstream,
     since: Instant,
@@ -61,7 +61,7 @@ impl ProbedUpstream {
         }
     }
 
-    /// The status for a reader.
+    /// The status, with its history, as it is reported at the time `now`.
     pub(super) fn status_at(&self, now: Now) -> DnsmasqUpstream {
         DnsmasqUpstream {
             since: now.millis_of(self.since),
@@ -92,8 +92,7 @@ impl ProbedUpstream {
 
     /// The next probe.
     pub(super) fn next_probe(&self) -> UpstreamProbe {
-        // The timeout is short for an upstream that has answered before: it answers these queries
-        // fast.
+        // An upstream that has answered before is expected to answer fast, so its timeout is short.
         let timeout = if self.status.has_answered {
             TIMEOUT
         } else {

@@ -70,7 +70,7 @@ async fn reader_triggers_fetch_of_parts() {
     assert_eq!(status["nanny"]["known"]["configuration"]["rejected"], 2);
     let (_, page) = sidecar.get("/").await;
     assert!(
-        page.contains("kubedns 9.8.7") && page.contains("2 earlier edits rejected"),
+        page.contains("kubedns 9.8.7") && page.contains("2 earlier edits were rejected"),
         "{page}"
     );
 }

@@ -13,9 +13,9 @@ pub(super) struct SampleItems<T, const N: usize> {
     pub(super) is_cut: bool,
 }
 
-/// At most `room` distinct items. The first `N` are stored without allocation.
+/// Chooses at most `room` distinct items. The first `N` items are stored without allocation.
 ///
-/// If there are more items, those with the lowest hashes are kept; the hash has a random seed.
+/// If more items are added, those with the lowest hashes are chosen; the hash has a random seed.
 /// Equal items have equal hashes, so repeated items do not change the chances, and dropped items
 /// need not be stored.
 pub(super) struct RandomSample<T, const N: usize> {
@@ -46,8 +46,8 @@ impl<T: Hash + Eq, const N: usize> RandomSample<T, N> {
             return;
         }
 
-        // The items are sorted only at twice the room, so that `room` items share the cost of
-        // sorting.
+        // The items are sorted only when there are twice as many as `room`, so that `room` items
+        // share the cost of sorting.
         if self.items.len() >= 2 * self.room {
             self.drop_excess();
         }
@@ -105,8 +105,8 @@ impl<T: Hash + Eq, const N: usize> RandomSample<T, N> {
     }
 }
 
-/// Drops repeated items; the order stays random. A few items are compared with each other. Many
-/// items are sorted by a random hash.
+/// Drops repeated items. If the order is random, it stays random: few items are compared with each
+/// other, and many items are sorted by a random hash.
 fn drop_repeated<T: Eq + Hash, const N: usize>(items: &mut SmallVec<[T; N]>) {
     const FEW: usize = 16;
     if items.len() <= FEW {
@@ -151,7 +151,7 @@ mod tests {
             let chosen = choose_items(room, &items);
             let kept: BTreeSet<u16> = chosen.items.iter().copied().collect();
 
-            prop_assert_eq!(chosen.items.len(), kept.len(), "each once");
+            prop_assert_eq!(chosen.items.len(), kept.len(), "no item is repeated");
             prop_assert!(kept.is_subset(&distinct));
             prop_assert_eq!(kept.len(), distinct.len().min(room));
             prop_assert_eq!(chosen.is_cut, distinct.len() > room);

@@ -1,4 +1,4 @@
-//! Stale replies while all upstreams are known to be dead.
+//! Stale replies while one or all upstreams are known to be dead.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -191,7 +191,8 @@ impl Options {
     }
 }
 
-/// Hosts and aliases of the configuration, of each kind.
+/// A host and aliases of the configuration: an alias of a cluster name, one of an external name, and
+/// one of itself.
 fn own_names() -> OwnNames {
     let name = |text: &str| Name::parse(text).expect("a name");
     let mut own = OwnNames::new();
@@ -209,7 +210,7 @@ fn own_names() -> OwnNames {
     own
 }
 
-/// Rules for external names, of each kind.
+/// Rules of each kind for external names.
 fn external_rules() -> ExternalRules {
     let name = |text: &str| Name::parse(text).expect("a name");
     let mut rules = ExternalRules::new();
@@ -257,7 +258,7 @@ fn queries(options: &Options) -> BTreeMap<u16, (String, Vec<u8>)> {
     queries
 }
 
-/// Removes the query of a response from the queries that wait for a response.
+/// Removes from `waiting` the query that `response` answers.
 fn answered(waiting: &mut BTreeMap<u16, (String, Vec<u8>)>, response: &[u8]) {
     assert!(
         response.len() >= 12 && response[2] & 0x80 != 0,
@@ -325,8 +326,8 @@ fn start_flipping(options: &Options, upstream: SocketAddr) -> RunningServer {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_query_gets_an_rcode() {
     let upstream = upstream().await;
-    // Each group has one combination with a silent upstream. The other combinations do not wait for
-    // this upstream.
+    // The combinations of a group run at the same time. Only one of them waits for names for which
+    // the upstream is silent.
     for group in 0..COMBINATIONS / SILENT_ONE_IN {
         let first = group * SILENT_ONE_IN;
         let seeds = first..first + SILENT_ONE_IN;
@@ -346,7 +347,7 @@ async fn check_combination(seed: u64, upstream: SocketAddr) {
     for (transport, unanswered) in [("UDP", over_udp), ("TCP", over_tcp)] {
         assert!(
             unanswered.is_empty(),
-            "over {transport}, {options:?}: {unanswered:#?}"
+            "no answer over {transport} with {options:?} to {unanswered:#?}"
         );
     }
     server.stop().await;

@@ -128,7 +128,7 @@ fn rules_at_once() -> String {
         for alert in group["rules"].as_array_mut().unwrap() {
             let alert = alert.as_object_mut().unwrap();
             alert.remove("for");
-            // The upstreams of the tests are on loopback, as is the dnsmasq behind kubedns.
+            // In the tests all upstreams are on loopback, so the alerts must not leave them out.
             let expression = alert["expr"].as_str().unwrap();
             let expression = expression.replace(NOT_ON_LOOPBACK, "");
             alert.insert("expr".to_owned(), Value::from(expression));

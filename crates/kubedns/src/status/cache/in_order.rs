@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-/// Number of keys that are in memory at a time: a window. Each window costs another visit of the
-/// whole collection.
+/// Number of keys in a window. Only one window is in memory at a time. Each window costs another
+/// visit of the whole collection.
 const WINDOW: usize = 256;
 
 /// Calls `each` for every key in ascending order, with the values of the key in the order in
 /// which `visit` offers them. Ends at the first error.
 ///
 /// `visit` visits all pairs of the collection, and does so again for each window. A sorted copy of
-/// the collection would take memory for as long as the client reads.
+/// the collection would take much memory until the HTTP client has read the whole response.
 pub(super) fn in_order<K: Ord + Clone, V, E>(
     visit: impl Fn(&mut dyn FnMut(K, V)),
     mut each: impl FnMut(K, Vec<V>) -> Result<(), E>,
