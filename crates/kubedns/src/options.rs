@@ -174,8 +174,9 @@ pub struct Options {
     /// same, or all addresses if none are in the zone; needs endpointslices
     #[arg(long)]
     pub zonal_names: bool,
-    /// DaemonSet of this pod, as NAMESPACE/NAME: if several pods of the DaemonSet are not ready, this
-    /// pod waits for a random time before its first lists; needs the permission to get the DaemonSet
+    /// DaemonSet of this pod, as NAMESPACE/NAME: if several pods of the DaemonSet are not ready,
+    /// this pod waits for a random time before its first lists; needs the permission to get the
+    /// DaemonSet
     #[arg(long, value_name = "string", default_value = "")]
     pub daemonset: DaemonSetName,
     /// domain for the external addresses of Services: name.namespace.DOMAIN has the addresses of

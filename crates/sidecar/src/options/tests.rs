@@ -39,8 +39,8 @@ fn command_line_of_manifest_is_parsed() {
     assert_eq!(options.log.v.0, 2);
 }
 
-/// kube-dns starts with these values, although it cannot work with them. `docs/differences.md` tells
-/// how it fails.
+/// kube-dns starts with these values, although it cannot work with them. `docs/differences.md`
+/// tells how it fails.
 #[test]
 fn impossible_value_ends_the_start() {
     let long_label = format!("--probe={},127.0.0.1,x", "a".repeat(129));

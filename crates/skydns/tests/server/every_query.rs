@@ -191,8 +191,8 @@ impl Options {
     }
 }
 
-/// A host and aliases of the configuration: an alias of a cluster name, one of an external name, and
-/// one of itself.
+/// A host and aliases of the configuration: an alias of a cluster name, one of an external name,
+/// and one of itself.
 fn own_names() -> OwnNames {
     let name = |text: &str| Name::parse(text).expect("a name");
     let mut own = OwnNames::new();
