@@ -1,5 +1,5 @@
-//! Parsing and validation of the `ConfigMap`'s raw data. The result is a [`Config`], or an error
-//! that rejects all data.
+//! Parsing and validation of the `ConfigMap`'s raw data. The result is a [`Config`], or an error.
+//! In case of an error, no part of the data is used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -126,8 +126,8 @@ impl ConfigKey {
                  separated by commas), rate, seconds and until"
             }
             Self::RebindProtection => {
-                "a JSON object with, if needed, except: a list of domains that may have private \
-                 addresses"
+                "a JSON object, which may have the field except, a list of domains that may have \
+                 private addresses"
             }
             Self::StubDomains => {
                 "a JSON object of domain -> list of servers, each an IP, IP:port, [IPv6]:port, DNS \
@@ -135,8 +135,8 @@ impl ConfigKey {
                  tcp://IP or tls://IP[#name]"
             }
             Self::UpstreamNameservers => {
-                "a JSON list of at most 15 of IP, IP:port or [IPv6]:port, also as tcp://IP or \
-                 tls://IP[#name]"
+                "a JSON list of at most 15 servers, each an IP, IP:port or [IPv6]:port, also as \
+                 tcp://IP or tls://IP[#name]"
             }
         }
     }
@@ -190,8 +190,8 @@ pub fn unknown_keys(data: &RawData) -> Vec<UnknownKey> {
 
 /// Parses and validates the data of a `ConfigMap`.
 ///
-/// Unknown keys are ignored, but every value must be UTF-8. A single bad value rejects the whole
-/// edit.
+/// Unknown keys are ignored, but every value must be UTF-8. If a single value is invalid, the whole
+/// edit is rejected.
 pub fn parse(data: &RawData) -> Result<Config, ConfigError> {
     parse_for(data, &BTreeSet::new())
 }
@@ -210,8 +210,8 @@ pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, C
     Err(key.error(&value, reason))
 }
 
-/// The first name in `hosts`, `aliases` or `deniedNames` that must be rejected: the key under which
-/// the name is, and the reason.
+/// Finds the first name in `hosts`, `aliases` or `deniedNames` that must be rejected. Returns the
+/// key under which the name is, and the reason.
 fn first_rejected_name(config: &Config, domains: &BTreeSet<String>) -> Option<(ConfigKey, Reason)> {
     let hosts = config.hosts.names();
     let aliases = &config.aliases;

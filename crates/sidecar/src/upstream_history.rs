@@ -1,7 +1,8 @@
 //! Remembers how fast each upstream of kubedns answered over the last minutes.
 //!
-//! The latencies come from counters that the verdict reads every few seconds anyway. An upstream of
-//! dnsmasq has no such counters: its probes remember their results themselves.
+//! The latencies come from the counters of kubedns, which the sidecar reads every few seconds
+//! anyway for its verdict. dnsmasq has no such counters, so the probes of its upstreams remember
+//! their results themselves.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -13,10 +14,11 @@ use reports::sidecar::{ProbeResult, ProbeState};
 use crate::recent::Recent;
 use crate::time::{Now, PLOT_INTERVAL};
 
-/// The number of remembered results of an upstream: ten minutes.
+/// The number of remembered results of an upstream. There is a result every ten seconds, so the
+/// results cover ten minutes.
 const MAX_RESULTS: usize = 60;
 
-/// The results of each upstream since the sidecar's start.
+/// The remembered results of the upstreams in the last report of kubedns.
 #[derive(Debug, Default)]
 pub(crate) struct UpstreamHistories {
     known: Mutex<KnownHistories>,
@@ -25,8 +27,7 @@ pub(crate) struct UpstreamHistories {
 #[derive(Debug, Default)]
 struct KnownHistories {
     last_at: Option<Instant>,
-    /// The histories of the upstreams in the last report, by address. The number of upstreams is
-    /// bounded.
+    /// The histories, by the address of the upstream. The number of upstreams is bounded.
     histories: BTreeMap<String, UpstreamHistory>,
 }
 
@@ -169,7 +170,7 @@ mod tests {
         assert_eq!(after(0, counters(10.0, 0.0, 10.0, 1.0)), []);
         let fast = (ProbeState::Ok, 62.5);
         assert_eq!(after(10, counters(20.0, 0.0, 20.0, 1.625)), [fast]);
-        // A reader of the page adds no result.
+        // A report after only two seconds adds no result.
         assert_eq!(after(12, counters(21.0, 0.0, 21.0, 1.75)), [fast]);
 
         let failed = (ProbeState::Failed, 0.0);

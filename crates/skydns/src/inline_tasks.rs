@@ -23,7 +23,8 @@ thread_local! {
 }
 
 /// Starts a task, and runs it on this thread until it waits. `tracker` counts the task until its
-/// end. Within [`run_woken`], the task first runs when that function runs its tasks.
+/// end. Within [`run_woken`], the task does not run at once: that function runs it together with
+/// the woken tasks.
 pub(crate) fn spawn(
     tracker: &TaskTracker,
     runtime: &Handle,
@@ -31,8 +32,8 @@ pub(crate) fn spawn(
 ) {
     let later = runtime.clone();
     let schedule = move |task| run_here_or_on(&later, task);
-    // The future is unconstrained, because if it yielded to the runtime, this thread would only run
-    // it again.
+    // tokio makes other futures yield after some work, and wakes them at once. This thread would
+    // then run the future again and again. So the future is unconstrained: it does not yield.
     let future = tracker.track_future(unconstrained(future));
     let (task, handle) = async_task::spawn(future, schedule);
     handle.detach();
@@ -163,7 +164,7 @@ mod tests {
         assert_ne!(threads[1], waker);
     }
 
-    /// tokio makes a task yield after some work, and wakes the task at once.
+    /// tokio would make a constrained task yield before it has received all items.
     #[tokio::test]
     async fn much_work_at_once_ends() {
         const ITEMS: usize = 1000;

@@ -83,7 +83,7 @@ pub struct Shard {
     rules: [AtomicU64; RuleKey::ALL.len()],
     /// Number of names that were completed with a search list, by [`Completion`].
     completions: [AtomicU64; Completion::ALL.len()],
-    /// Number of lookups for these names.
+    /// Number of lookups to complete names with a search list.
     search_steps: AtomicU64,
     /// Number of queries over the limit of their client.
     rate_limited: AtomicU64,

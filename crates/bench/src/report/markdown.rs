@@ -63,7 +63,7 @@ impl Cost {
         });
         format!(
             "\n### CPU time per query\n\n\
-             Times are in microseconds. In brackets: the ratio to the UDP echo of the same run.\n\n\
+             Times are in microseconds. The number in brackets is the ratio to the time of the UDP echo server (`echo`) in the same run.\n\n\
              | server |{titles}\n\
              | --- |{rules}\n\
              {rows}\
@@ -119,7 +119,7 @@ impl Change {
         } = self.latency;
         format!(
             "\n### From a change at the API server to the answer\n\n\
-             {count} changes, 100 a second, Services and slices in turn; milliseconds.\n\n\
+             {count} changes, 100 a second, of Services and slices in turn. Latencies are in milliseconds.\n\n\
              | p50 | p99 | goal for p99 | max | CPU |\n\
              | --- | --- | --- | --- | --- |\n\
              | {p50:.1} | {p99:.1} | {CHANGE} | {max:.1} | {:.1} % |\n",
@@ -140,7 +140,7 @@ fn churn_to_markdown(rows: &[Churn]) -> String {
     format!(
         "\n### Churn\n\n\
          CPU is a fraction of one core, and includes 1,000 queries a second for cluster names. Latencies are in milliseconds.\n\n\
-         | | CPU | p50 | p99 | max | lost | resident |\n\
+         | | CPU | p50 | p99 | max | lost queries | resident |\n\
          | --- | --- | --- | --- | --- | --- | --- |\n\
          {}",
         rows.iter().map(row).collect::<String>()
@@ -166,8 +166,8 @@ impl Outside {
              {}{}\n\
              Cluster names without an answer: {lost}. External names: {asked} asked, {unanswered} without an answer, \
              the last answer after {longest:.1} s. Peak memory: {:.1} MB.\n",
-            row("without", self.without),
-            row("with", self.with),
+            row("without these queries", self.without),
+            row("with these queries", self.with),
             megabytes(self.peak)
         )
     }
@@ -181,10 +181,10 @@ impl Forwarded {
         let rows: String = self.rows.iter().map(Forwarder::row).collect();
         format!(
             "\n### A query for an external name\n\n\
-             CPU time of the server per query, in us; NSD is the upstream. Goals: no more than dnsmasq for names that are not cached, \
-             no more than Unbound for cached ones, and twice the memory of dnsmasq at most. The latencies are \
-             those of names that are not cached, at a thousand queries a second.\n\n\
-             | |{titles} lost | p50 | p99 | 10,000 cached names |\n\
+             CPU time of the server per query, in microseconds; NSD is the upstream. Goals: no more CPU time than dnsmasq for names that are \
+             not cached, no more than Unbound for cached names, and at most twice the memory of dnsmasq. p50 and p99 are the latencies of \
+             names that are not cached, at a thousand queries a second.\n\n\
+             | |{titles} lost queries | p50 | p99 | memory of 10,000 cached names |\n\
              | --- |{} --- | --- | --- | --- |\n{rows}",
             " --- |".repeat(ForwardedLoad::ALL.len()),
         )
@@ -214,9 +214,9 @@ impl Pages {
         let taken = megabytes(self.peak_slow.saturating_sub(self.resident));
         format!(
             "\n### While clients read `/explain` and `/cache`\n\n\
-             A hundred changes a second at the API server, and a thousand forwarded queries a second; milliseconds. \
-             Goal: with readers, changes take at most {READ} times as long (p50).\n\n\
-             | | pages read | change p50 | p99 | forwarded p50 | p99 | lost |\n\
+             There are a hundred changes a second at the API server, and a thousand forwarded queries a second. Latencies are in \
+             milliseconds. Goal: with readers, the p50 of changes is at most {READ} times the p50 without readers.\n\n\
+             | | pages read | change p50 | p99 | forwarded p50 | p99 | lost queries |\n\
              | --- | --- | --- | --- | --- | --- | --- |\n\
              {}\n\
              Two clients that read `/cache` slowly take {taken:.2} MB of memory. Goal: {SLOW_READERS} MB.\n",
@@ -254,12 +254,12 @@ impl Real {
         } = self;
         format!(
             "\n### On a kube-apiserver {version} with {services} Services, {addresses} addresses\n\n\
-             A start, the median of five:\n\n\
+             The medians of five starts:\n\n\
              | `--endpoints-source` | first answer | own CPU | API server's CPU | received | resident |\n\
              | --- | --- | --- | --- | --- | --- |\n\
              {}\n\
              10,000 changes of a slice and its Endpoints, one by one, and fifty instances that start at once:\n\n\
-             | `--endpoints-source` | received for each | own CPU for each | all fifty answer after |\n\
+             | `--endpoints-source` | received for each change | own CPU for each change | all fifty answer after |\n\
              | --- | --- | --- | --- |\n\
              {}",
             rows.iter().map(RealRow::of_start).collect::<String>(),
@@ -295,13 +295,14 @@ impl Fleet {
         } = self;
         format!(
             "\n### Many kubedns on a kube-apiserver {version} with {services} Services, {addresses} addresses\n\n\
-             CPU time of the API server, and what all kubedns together receive. All start at once, then nothing changes, then ten slices \
-             change a second:\n\n\
-             | kubedns | all have answered after | CPU of the start | received | CPU while nothing changes | received a second | CPU with ten changes a second | received for each |\n\
+             The table shows the CPU time of the API server, and the octets that all kubedns instances together receive. All instances \
+             start at once; then nothing changes for a while; then ten slices change each second.\n\n\
+             | instances | all have answered after | CPU of the start | received at the start | CPU while nothing changes | received each second while nothing changes | CPU with ten changes a second | received for each change |\n\
              | --- | --- | --- | --- | --- | --- | --- | --- |\n\
              {}\n\
-             Milliseconds from the request for a change until the API server has accepted it, and from then to the answer of each kubedns:\n\n\
-             | kubedns | accepted: p50 | p99 | answered: p50 | p99 (goal {CHANGE:.0}) | max | answers | load average |\n\
+             The next table shows the milliseconds from the request for a change until the API server has accepted it (accepted), and from then \
+             to the answer of each kubedns instance (answered):\n\n\
+             | instances | accepted: p50 | p99 | answered: p50 | p99 (goal {CHANGE:.0}) | max | answers | load average |\n\
              | --- | --- | --- | --- | --- | --- | --- | --- |\n\
              {}",
             rows.iter().map(FleetRow::of_cost).collect::<String>(),

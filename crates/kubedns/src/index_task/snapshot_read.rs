@@ -71,7 +71,7 @@ impl SnapshotRead {
         tracing::error!(
             directory = %self.directory.display(),
             waited = ?EVENTS_DELAY,
-            "snapshot file not read in time, no longer waiting for it"
+            "the snapshot file was not read in time, so kubedns no longer waits for it"
         );
     }
 }

@@ -1,8 +1,8 @@
 //! Finds pods and nodes by their addresses, for the clients in `GET /top`.
 //!
-//! A request of `/top` looks up its clients at the API server, if the role may list pods. `/top` is
-//! rarely read, so a watch of all pods would cost memory for little use. The index of
-//! `--pods=verified` holds no names of pods, to save memory.
+//! For a request of `/top`, kubedns looks up the ranked clients at the API server, if the role of
+//! kubedns may list pods. `/top` is rarely read, so a watch of all pods would cost memory for
+//! little use. The index of `--pods=verified` holds no names of pods, to save memory.
 //!
 //! The API server scans all pods for each look-up, because it has no index by address. So the
 //! number and the duration of look-ups have bounds, and results are cached. DNS queries never wait
@@ -41,9 +41,9 @@ const MAX_NODE_PODS: usize = 1024;
 const OWNER_LIFETIME: Duration = Duration::from_mins(1);
 /// Bound of the cached owners.
 const MAX_CACHED: usize = 256;
-/// Pause after a failure.
+/// Pause of all look-ups after a failure.
 const PAUSE_FAILED: Duration = Duration::from_secs(10);
-/// Pause after a 403: the role does not allow listing pods.
+/// Pause of all look-ups after a 403: the role does not allow listing pods.
 const PAUSE_REFUSED: Duration = Duration::from_mins(5);
 
 /// The owners of clients.

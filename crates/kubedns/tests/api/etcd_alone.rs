@@ -1,4 +1,4 @@
-//! kubedns without Kubernetes, which serves the zones of a real etcd.
+//! Tests without Kubernetes: kubedns serves only the zones of a real etcd.
 
 use std::path::Path;
 
@@ -231,7 +231,7 @@ async fn default_cluster_domain_may_be_zone() {
 
 #[tokio::test]
 async fn pages_alone_need_no_api_server() {
-    let Some(etcd) = etcd("the pages without Kubernetes are").await else {
+    let Some(etcd) = etcd("the pages without Kubernetes").await else {
         return;
     };
     let kubedns = start_alone(&[&zone_flag(&etcd), "--topology=alone"]).await;
@@ -279,7 +279,7 @@ async fn pages_alone_need_no_api_server() {
 
 #[tokio::test]
 async fn zone_alone_is_transferred_and_falls_through() {
-    let Some(etcd) = etcd("transfers without Kubernetes are").await else {
+    let Some(etcd) = etcd("transfers without Kubernetes").await else {
         return;
     };
     let upstream = upstream().await;

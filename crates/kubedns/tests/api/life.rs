@@ -320,7 +320,7 @@ async fn hung_snapshot_volume_delays_no_answers() {
     tokio::time::timeout(Duration::from_secs(10), serves)
         .await
         .expect("kubedns serves without the file");
-    kubedns.logs("snapshot file not read in time").await;
+    kubedns.logs("the snapshot file was not read in time").await;
     kubedns.stop().await;
 }
 

@@ -50,8 +50,9 @@ impl DnsmasqInstance {
     /// Sends a signal at a moment without queries in flight. After [`QUIET_TIMEOUT`] without such
     /// a moment, the signal is sent anyway. `None` on failure.
     pub(super) async fn signal_quietly(&mut self, signal: Signal) -> Option<SignalTiming> {
-        // The search blocks its thread, so it works on a copy. The copy is returned with what the
-        // search has learned about the descriptors of an idle dnsmasq.
+        // The search for such a moment blocks its thread, so it works on a copy of `self.quiet`.
+        // The copy is returned with what the search has learned about the descriptors of an idle
+        // dnsmasq.
         let mut quiet = self.quiet.clone();
         let search = tokio::task::spawn_blocking(move || {
             let sent = quiet.send_signal(signal, QUIET_TIMEOUT);
@@ -95,7 +96,7 @@ async fn test_arguments(program: &Path, argv: &[OsString]) -> Result<(), String>
     let output = timeout(TRIAL_TIMEOUT, command.output())
         .await
         .map_err(|_| format!("dnsmasq --test did not end within {TRIAL_TIMEOUT:?}"))?
-        .map_err(|error| format!("dnsmasq --test: {}", without_number(&error)))?;
+        .map_err(|error| format!("cannot run dnsmasq --test: {}", without_number(&error)))?;
     if output.status.success() {
         return Ok(());
     }

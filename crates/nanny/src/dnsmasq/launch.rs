@@ -8,9 +8,9 @@
 //! | `--server ip#port` per upstream server | | `server=ip#port` |
 //! | `--no-resolv` with upstream servers | `--no-resolv`, always | the servers of resolv.conf, if no upstream servers are configured |
 //!
-//! With [`ForwardMode::Kubedns`], the file has a single server: kubedns. Until kubedns has
-//! applied a configuration that only kubedns can serve, the single server is the nanny's SERVFAIL
-//! server.
+//! With [`ForwardMode::Kubedns`], the file has a single server: kubedns. If dnsmasq itself could
+//! not query some of the configured servers, the single server is the nanny's SERVFAIL server until
+//! kubedns has applied the configuration.
 //!
 //! dnsmasq treats a `server=` line of its servers file like a `--server` argument that follows the
 //! arguments on the command line, and reads the file again on SIGHUP. With a servers file, dnsmasq
@@ -112,9 +112,9 @@ const LOOP_DETECTION: &str = "dns-loop-detect";
 /// costs time, because dnsmasq searches the sockets of all waiting queries before each answer: with
 /// 4096, a cached answer takes twice the time.
 const MAX_FORWARDED: usize = 600;
-/// Milliseconds until the first and the last retry to kubedns (`--fast-dns-retry`): a query sent
-/// while kubedns restarts is answered before the client retries after five seconds. kubedns
-/// forwards a retried query only once.
+/// Milliseconds until the first and the last retry to kubedns (`--fast-dns-retry`). So if kubedns
+/// restarts, dnsmasq repeats a query before the client does so after five seconds. kubedns forwards
+/// a retried query only once.
 const RETRIES: &str = "500,4000";
 
 impl LaunchPlan {
@@ -186,7 +186,8 @@ impl LaunchPlan {
     }
 
     fn note_conflicts(&mut self, arguments: &DnsmasqArguments) {
-        // dnsmasq reads these files itself, as with kube-dns.
+        // In this mode dnsmasq itself reads resolv.conf and the user's servers file, as with
+        // kube-dns.
         if self.mode == EditMode::Restart {
             return;
         }
@@ -194,7 +195,7 @@ impl LaunchPlan {
         if let Some(file) = &self.extra_servers {
             let file = file.display();
             self.notes.push(format!(
-                "--servers-file={file}: its lines are kept in front of those of the configuration"
+                "--servers-file={file}: dnsmasq gets the lines of this file, then the servers of the configuration"
             ));
         }
         if arguments.has_option("no-resolv") {
@@ -218,19 +219,19 @@ impl LaunchPlan {
         // The arguments may bypass kubedns, or concern servers that only kubedns queries.
         for server in arguments.servers_for_all_names() {
             self.notes.push(format!(
-                "--server={server}: dnsmasq asks it beside kubedns, and the first answer counts"
+                "--server={server}: dnsmasq asks this server as well as kubedns, and takes the first answer"
             ));
         }
         for option in ["no-resolv", "resolv-file"] {
             if arguments.has_option(option) {
                 self.notes.push(format!(
-                    "--{option}: kubedns asks the servers, and has its own flag --resolv-conf"
+                    "--{option}: has no effect, because kubedns asks the servers; use the flag --resolv-conf of kubedns"
                 ));
             }
         }
         if arguments.has_option(LOOP_DETECTION) {
             self.notes.push(format!(
-                "--{LOOP_DETECTION}: left out, kubedns detects loops of upstreams itself"
+                "--{LOOP_DETECTION}: left out, because kubedns itself detects loops of upstreams"
             ));
         }
     }
@@ -320,7 +321,7 @@ fn reason_for_restarts(arguments: &DnsmasqArguments) -> Option<String> {
         return Some("dnsmasq's configuration file has a servers-file of its own".to_owned());
     }
     if arguments.option_values("servers-file").len() > 1 {
-        return Some("more than one --servers-file".to_owned());
+        return Some("dnsmasq's arguments have more than one --servers-file".to_owned());
     }
     None
 }

@@ -105,7 +105,9 @@ fn react(said: &Said, asked: &Asked) -> Reaction {
     }
 }
 
-/// Makes kubedns report its routes, and waits until both cache flushes for the new routes are over.
+/// Makes kubedns report its routes, and waits until dnsmasq has flushed its cache for the new
+/// routes. The nanny flushes the cache twice, because answers in flight at the first flush may be
+/// cached after it.
 async fn settled(rig: &NannyRig, kubedns: &Kubedns) {
     kubedns.says(|said| said.tells = true);
     let reloads = |rig: &NannyRig| rig.status()["configuration"]["reloads"].as_u64();
@@ -209,7 +211,7 @@ async fn servfail_of_kubedns_is_not_retried() {
     rig.end().await;
 }
 
-/// A kubedns that does not report the same configuration might forward in plain text.
+/// Until kubedns reports the configuration of the nanny, kubedns might forward in plain text.
 #[tokio::test]
 async fn encrypted_stub_domain_fails_until_kubedns_follows() {
     let kubedns = Kubedns::start("192.0.2.1").await;
@@ -305,7 +307,8 @@ fn version_of(config: &[(&str, String)]) -> String {
     config.version().to_string()
 }
 
-/// Without `-forward=kubedns`, dnsmasq itself forwards to the upstreams.
+/// Without `-forward=kubedns`, dnsmasq itself forwards to the upstreams. But if kubedns follows the
+/// same configuration behind dnsmasq, dnsmasq forwards the names in `hosts` to kubedns.
 #[tokio::test]
 async fn own_names_are_forwarded_to_kubedns() {
     let kubedns = Kubedns::start("192.0.2.1").await;

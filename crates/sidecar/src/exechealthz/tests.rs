@@ -67,9 +67,13 @@ fn command_lines_have_their_paths() {
     let of_probes = of(&format!("{KUBEDNS} {DNSMASQ}"));
     let of_probes = vec![of_kubedns.clone(), of_dnsmasq, of_probes];
     for (case, words, paths) in [
-        ("not asked for", &[kubedns][..], vec![]),
-        ("1.4.0: one command for both", &both, vec![of_both]),
-        ("1.4 and 1.5: a path for each", &each, of_each),
+        ("no flag of exechealthz", &[kubedns][..], vec![]),
+        (
+            "Kubernetes 1.4.0: one command for both",
+            &both,
+            vec![of_both],
+        ),
+        ("Kubernetes 1.4 and 1.5: a path for each", &each, of_each),
         ("another server, another name", &others, vec![of_others]),
         (
             "an existing probe",

@@ -1,4 +1,4 @@
-//! Tests of scrapes while other threads count.
+//! Tests of the metrics, among them a test that scrapes while other threads count.
 
 use super::*;
 

@@ -40,7 +40,7 @@ fn watch_settings(name: &str, client: &str, code: &str) -> WatchSettings {
     }
 }
 
-/// All queries, with their messages.
+/// The settings of a watch that receives all queries, with their messages.
 fn with_messages() -> WatchSettings {
     WatchSettings {
         messages: true,

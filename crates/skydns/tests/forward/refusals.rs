@@ -115,7 +115,10 @@ async fn check((servers, outcome, waits): &Case) {
         clock.turn().await;
         clock.advance((*wait - 1) * MS).await;
         clock.turn().await;
-        assert!(!asking.is_finished(), "{what}: less than {wait} ms");
+        assert!(
+            !asking.is_finished(),
+            "{what}: the reply came before {wait} ms"
+        );
         // Timers of tokio fire up to a millisecond late.
         clock.advance(2 * MS).await;
     }

@@ -43,7 +43,7 @@ async fn queries_choose_among_changing_ports() {
     assert!(most <= Some(&64), "a port carries {most:?} queries");
     assert!(
         queries_by_port.len() >= 8,
-        "{} ports",
+        "only {} ports were used",
         queries_by_port.len()
     );
 
@@ -51,7 +51,11 @@ async fn queries_choose_among_changing_ports() {
     let stays = ports.windows(2).filter(|pair| pair[0] == pair[1]).count();
     assert!(stays < QUERIES / 4, "the port stays {stays} times");
     let used: HashSet<_> = ports.windows(2).map(|pair| (pair[0], pair[1])).collect();
-    assert!(used.len() > 40, "{} pairs of ports", used.len());
+    assert!(
+        used.len() > 40,
+        "only {} pairs of ports were used",
+        used.len()
+    );
 }
 
 /// Replies that arrive twice, for example after a repeated query, are not counted as forgeries.
@@ -105,7 +109,7 @@ async fn ids_are_random() {
     let steps: HashSet<_> = pairs().map(|pair| pair[1].wrapping_sub(pair[0])).collect();
     assert!(
         steps.len() > QUERIES / 2,
-        "IDs differ by {} amounts",
+        "IDs differ by only {} amounts",
         steps.len()
     );
     for bit in 0..16 {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Name;
 
-/// Answers a query for `label` with `code`, and offers it to the sampler.
+/// Offers to the sampler the answer `code` to a query for `label`.
 fn answer(sampler: &mut AnswerSampler, client: [u8; 4], label: &str, code: u16, now: Instant) {
     if !sampler.is_due() {
         return;
@@ -15,7 +15,7 @@ fn answer(sampler: &mut AnswerSampler, client: [u8; 4], label: &str, code: u16, 
     sampler.take_sample(answer, now);
 }
 
-/// Answers a query of one client for one name.
+/// Offers to the sampler an answer for one name, always to the same client.
 fn answer_one(sampler: &mut AnswerSampler, now: Instant) {
     answer(sampler, [10, 0, 0, 1], "a", rcode::NOERROR, now);
 }
@@ -104,7 +104,7 @@ fn large_shares_are_within_a_tenth() {
 }
 
 #[test]
-fn busy_thread_samples_at_most_rate() {
+fn busy_thread_limits_its_sample_rate() {
     for (per_second, samples) in [
         (10, 300..=300),
         (900, 26_990..=27_000),

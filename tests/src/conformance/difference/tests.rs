@@ -91,7 +91,7 @@ fn answer_plus_edit_is_expected() {
     let nodata = difference("nodata", "strict", answers(0, "x. A", "NOERROR"));
     let flags = difference("flags", "strict", json!({"edit": "negative-flags"}));
     let opt = difference("opt", "always", json!({"edit": "answer-opt"}));
-    let all = load(vec![flags, nodata, opt]).expect("they fit");
+    let all = load(vec![flags, nodata, opt]).expect("the differences fit the scenario");
     let scenario = scenario();
     let case = &scenario.steps[0].queries[0];
     let summary = |mode| {
@@ -118,7 +118,7 @@ fn answer_plus_edit_is_expected() {
         "strict",
         json!({"edit": "negative-flags"}),
     )])
-    .expect("it fits");
+    .expect("the difference fits the scenario");
     let expected = flags_only.expected(Mode::Strict, "s", 0, 0, case);
     let expected_flags = (expected.responses[0].flags.as_str(), expected.because.len());
     assert_eq!(expected_flags, ("qr aa rd ra", 1));

@@ -10,7 +10,7 @@ const MAX_ASKED: usize = 3;
 /// Text for an external name that kubedns cannot forward.
 pub(super) const NO_UPSTREAM: &str = "kubedns has no upstream server for it";
 
-/// Lists forwarded names with their servers, in the order of the resolver.
+/// Lists forwarded names with their servers, in the order in which the resolver queries the names.
 pub(super) fn list_in_turn(forwarded: &[&NameCandidate]) -> String {
     let (shown, left_out) = forwarded.split_at(forwarded.len().min(MAX_ASKED));
     let sentences: Vec<String> = shown

@@ -86,7 +86,7 @@ fn conflicts_are_resolved_and_told() {
     let usual = "/etc/resolv.conf";
     let unused = "--no-resolv: resolv.conf is not used";
     let replaced = "--resolv-file: /a, /b is used in place of /etc/resolv.conf";
-    let kept = "--servers-file=/own: its lines are kept";
+    let kept = "--servers-file=/own: dnsmasq gets the lines of this file";
     for (line, resolv_files, extra, note) in [
         ("-k", usual, "", ""),
         ("-k -R", "", "", unused),
@@ -120,8 +120,8 @@ fn cache_mode_adds_its_options() {
         "--no-resolv --servers-file={FILE} --dns-forward-max=600 --all-servers --fast-dns-retry=500,4000 --pid-file \
          --user=root --group=root"
     );
-    let beside = "--server=192.0.2.1: dnsmasq asks it beside kubedns";
-    let no_resolv = "--no-resolv: kubedns asks the servers";
+    let beside = "--server=192.0.2.1: dnsmasq asks this server as well as kubedns";
+    let no_resolv = "--no-resolv: has no effect, because kubedns asks the servers";
     let retry = "--fast-dns-retry=500,4000 ";
     let route = " --server=/a.example/192.0.2.1";
     for (further, kept, without, note) in [

@@ -25,7 +25,7 @@ fn right() -> Vec<u8> {
 #[test]
 fn valid_reply_is_accepted_whole() {
     let ReplyCheck::Valid(reply) = check_reply(&query(), ID, &upstream(), &right()) else {
-        panic!("not taken")
+        panic!("the correct reply was rejected")
     };
     assert_eq!(*reply.message, right());
     let shown = (reply.rcode, reply.answers, reply.truncated, reply.upstream);
