@@ -244,7 +244,7 @@ impl OwnerFinder {
         self.cache.lock().not_before = Some(Instant::now() + pause);
 
         if is_refused && !self.is_refusal_logged.swap(true, Ordering::Relaxed) {
-            tracing::info!(error = %failure, "pods cannot be listed, /top shows only addresses");
+            tracing::info!(error = %failure, "pods cannot be listed, so /top does not name the pods and nodes of clients");
         } else {
             tracing::debug!(error = %failure, "cannot look pods up for /top");
         }
