@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-/// Measures kubedns on a generated cluster, and a plain UDP echo for comparison.
+/// Measures kubedns on a generated cluster, and a plain UDP echo server for comparison.
 ///
 /// Other servers are measured as well if `BENCH_PEERS` names them, as in
 /// `BENCH_PEERS="kube-dns=127.0.0.1:10053:4711,coredns=127.0.0.1:1053:4712"`. Each entry has a
 /// name, an address and a process ID. The servers must serve the same cluster, which they can read
 /// from `bench serve`.
 ///
-/// The cost for a real API server is measured if `BENCH_KUBECONFIG` names its kubeconfig. The
-/// measurement creates the cluster's objects on that server, so use a separate kube-apiserver, with
-/// etcd and without controllers.
+/// The cost that kubedns causes on a real API server is measured if `BENCH_KUBECONFIG` names a
+/// kubeconfig of that server. The measurement creates the cluster's objects on that server, so use
+/// a separate kube-apiserver, with etcd and without controllers.
 #[derive(Debug, Parser)]
 #[command(name = "bench", args_conflicts_with_subcommands = true)]
 pub struct Options {
@@ -37,7 +37,7 @@ pub struct Measuring {
     /// with hostnames
     #[arg(long, default_value_t = 10_000, value_name = "COUNT")]
     pub services: u32,
-    /// Services of the large cluster
+    /// Number of Services of the large cluster
     #[arg(long, default_value_t = 100_000, value_name = "COUNT")]
     pub large: u32,
     /// Scenarios to measure; all by default
@@ -58,7 +58,7 @@ pub struct Measuring {
     /// Further arguments for kubedns
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
     pub kubedns_arg: Vec<String>,
-    /// Directory with performance.md and performance.json to write the results to
+    /// Directory of the files performance.md and performance.json, which get the results
     #[arg(long, value_name = "DIR")]
     pub write: Option<PathBuf>,
 }
@@ -66,33 +66,35 @@ pub struct Measuring {
 /// A scenario to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scenario {
-    /// First answer and memory: after the first lists, during relists, under load
+    /// Time to the first answer, and memory after the first lists, during relists and under load
     Start,
-    /// CPU time per query, compared with an echo and other servers
+    /// CPU time per query, compared with a UDP echo server and other servers
     Cost,
     /// Time from a change at the API server to the answer
     Change,
-    /// A large headless Service that changes, and many Deployments that roll
+    /// CPU time and latency while a large headless Service changes, and while many Deployments are
+    /// updated
     Churn,
-    /// Cluster names while queries for external names hang
+    /// Latency of cluster names while queries for external names hang
     Outside,
     /// CPU time per query for an external name, compared with dnsmasq, Unbound and CoreDNS
     Forwarded,
-    /// Changes and forwarded queries while clients read /explain and /cache
+    /// Time from a change to the answer, and latency of forwarded queries, while clients read
+    /// /explain and /cache
     Pages,
-    /// First answer and memory of the large cluster
+    /// Time to the first answer, and memory, with the large cluster
     Large,
-    /// Cost for the API server of `BENCH_KUBECONFIG`, if given
+    /// Cost that kubedns causes on the API server of `BENCH_KUBECONFIG`, if given
     Real,
-    /// Cost of many kubedns instances for the API server of `BENCH_KUBECONFIG`, if given, and the
-    /// time from a change to the answer of each
+    /// Cost that many kubedns instances cause on the API server of `BENCH_KUBECONFIG`, if given,
+    /// and the time from a change to the answer of each instance
     Fleet,
 }
 
 /// The other commands of the binary.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Echoes every datagram: the baseline
+    /// Echoes every datagram, as the baseline of the measurements
     Echo {
         /// Address to bind
         #[arg(long, value_name = "ADDRESS")]

@@ -26,7 +26,8 @@ use self::lookup::LookupOutcome;
 pub use self::lookup::LookupSources;
 use crate::resolv_conf::ResolvConf;
 
-/// Maximum number of names that are looked up: the first ones in alphabetical order.
+/// Maximum number of names that are looked up. If there are more names, only the first ones in
+/// alphabetical order are looked up.
 const MAX_NAMES: usize = 512;
 /// Maximum number of concurrent lookups.
 const MAX_LOOKUPS: usize = 16;

@@ -71,19 +71,19 @@ pub(crate) enum RuleError {
     #[error("invalid domain name: {0:?}")]
     Domain(String),
     /// The domain is the root, but this key accepts only domains below the root.
-    #[error("\".\" (all names) is not accepted here: name a domain")]
+    #[error("\".\" (all names) is not accepted here; use the name of a domain")]
     AllNames,
     /// Two keys are equal apart from case and a trailing dot.
     #[error("{0:?} is listed twice")]
     Twice(String),
     /// A type cannot be filtered.
-    #[error("type {1:?} of {0:?}: A and AAAA are accepted")]
+    #[error("{0:?} has the type {1:?}, but only A and AAAA are accepted")]
     Type(String, String),
     /// The answer is unknown.
-    #[error("answer {1:?} of {0:?}: NXDOMAIN and NODATA are accepted")]
+    #[error("{0:?} has the answer {1:?}, but only NXDOMAIN and NODATA are accepted")]
     Answer(String, String),
     /// The value is not a truth value.
-    #[error("neither true nor false: {0:?}")]
+    #[error("{0:?} is neither true nor false")]
     Truth(String),
     /// There are more than [`MAX_DOMAINS`].
     #[error("too many domains: {0}, at most {MAX_DOMAINS} are accepted")]

@@ -34,7 +34,7 @@ pub fn run(options: &Options, console: &Console) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .context("cannot start")?;
+        .context("cannot start the async runtime")?;
     // This future spawns the containers, so it runs on the main thread: see `daemon::exec`.
     runtime.block_on(async {
         let stop = Stop::default();
@@ -59,10 +59,10 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
     let work = tempfile::Builder::new()
         .prefix("localpod.")
         .tempdir()
-        .context("cannot make a directory")?;
+        .context("cannot make a temporary directory")?;
 
     let config_dir = work.path().join("kube-dns-config");
-    std::fs::create_dir(&config_dir).context("cannot make a directory")?;
+    std::fs::create_dir(&config_dir).context("cannot make the directory of the ConfigMap")?;
     let status = Status::create(options.status_file.clone(), ports, &config_dir);
     let status = status.context("cannot write the status file (--status-file FILE)")?;
 
@@ -167,7 +167,7 @@ impl Setup<'_> {
         let (ports, manifests) = (self.ports, &self.options.manifests);
         let embedded = Embedded::bind(ports.api, manifests)?;
         self.console.say(&format!(
-            "{} objects from {}",
+            "the API server has {} objects from {}",
             embedded.objects,
             manifests.display()
         ));

@@ -78,7 +78,7 @@ fn again(record: &Record<'_>) {
     let read = read.unwrap_or_else(|error| unreachable!("{error} in {alone:02x?} of {record:?}"));
     assert_eq!(read.end(), alone.len());
     let Some(same) = read.records().next() else {
-        unreachable!("{alone:02x?} has one record")
+        unreachable!("there is no record in {alone:02x?}")
     };
     assert_eq!(same.owner(), record.owner());
     let fields = (same.rtype, same.class, same.ttl);
@@ -134,7 +134,7 @@ fn pass_on(query: &Query<'_>, reply: &UpstreamReply) {
     let answer = out.strip_prefix(b"before").unwrap_or_default();
     assert!(
         answer.len() <= query.limit(),
-        "{} octets are more than {}",
+        "the answer has {} octets, more than the limit of {}",
         answer.len(),
         query.limit()
     );
@@ -249,13 +249,16 @@ fn belong(question: &ExternalQuery, records: &[ExternalRecord]) {
     for record in records {
         assert!(
             names.contains(&record.owner.to_lowercase()),
-            "the record of a name that was not queried: {record:?}"
+            "a record belongs to a name that was not queried: {record:?}"
         );
         let ours = record
             .owner
             .to_lowercase()
             .to_string()
             .ends_with("cluster.local.");
-        assert!(!ours, "an upstream's record for a cluster name: {record:?}");
+        assert!(
+            !ours,
+            "an upstream's record belongs to a cluster name: {record:?}"
+        );
     }
 }

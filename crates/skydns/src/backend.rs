@@ -60,8 +60,8 @@ pub trait Records: Any + Send + Sync {
     /// time of such a visit is proportional to the difference.
     fn owner_names(&self, _unlike: Option<&dyn Records>, _visit: &mut dyn FnMut(&[&str])) {}
 
-    /// Whether `path` has records or descendants (RFC 8020: such a name exists, even without
-    /// records).
+    /// Whether there are names below `path`, so that the name exists even without records (RFC
+    /// 8020). For a name with records, the result may be true although no name is below it.
     fn has_descendants(&self, path: &[&str]) -> bool;
 }
 
@@ -79,7 +79,8 @@ pub struct EntryVisit<'a, 'v> {
     pub on_entry: &'a mut dyn FnMut(Entry<'v>),
 }
 
-/// All data of an answer at one point in time: the cluster's records and the configuration.
+/// All data that answers are made from, at one point in time: the cluster's records and the
+/// configuration.
 pub trait View: Records + Sized {
     /// Visits the names of `address`. The name with the oldest owner comes first.
     fn reverse_record<'v>(&'v self, address: IpAddr, visit: &mut dyn FnMut(&'v Pointer));
@@ -111,12 +112,13 @@ pub enum Lookup {
     Missing,
     /// The name exists, with or without entries: for example, a malformed pod name has no entries.
     Exists,
-    /// The target of a federated name is not known: the target needs the zone and region of a node.
+    /// The name is a federated name, and its target is not known. The target contains the zone and
+    /// the region of a node, and no such node is known.
     TargetUnknown,
 }
 
 impl Lookup {
-    /// The existence of a name that exists if and only if it has entries.
+    /// The result for a name that exists only if it has entries.
     pub fn of_found(has_entries: bool) -> Self {
         if has_entries {
             Self::Exists
@@ -126,20 +128,20 @@ impl Lookup {
     }
 }
 
-/// One entry of a node.
+/// One entry of a name.
 #[derive(Debug, Clone)]
 pub struct Entry<'v> {
     /// The entry's own label.
     pub label: &'v str,
     /// The record.
     pub record: ServiceRecord<'v>,
-    /// Whether the entry was synthesized for the query and is not in the tree: the address in a
-    /// pod's name, or the target of a federated name.
+    /// Whether the entry is not stored, but was synthesized for the query: the address in a pod's
+    /// name, or the target of a federated name.
     pub synthesized: bool,
 }
 
-/// One owner of an address, for PTR answers. Pointers are sorted by age: the oldest owner is
-/// answered first.
+/// One name of an address, for PTR answers. The owner of the name is a Service. Pointers are sorted
+/// by the age of the owner, so that the name of the oldest owner comes first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pointer {
     /// Creation time of the owner, in seconds since 1970.
@@ -157,7 +159,7 @@ pub struct Zone {
     /// The cluster domain, in lower case. Without a cluster, this field holds another domain: see
     /// [`View::cluster_domain_of`].
     pub domain: Name,
-    /// Further domains of the same cluster, in lower case. PTR records name the first domain.
+    /// Further domains of the same cluster, in lower case. PTR records have names in `domain`.
     pub other_domains: Arc<[Name]>,
     /// Whether to follow the RFCs where kube-dns does not, see docs/differences.md.
     pub strict: bool,

@@ -81,7 +81,10 @@ pub fn parse(text: &str) -> Exposition {
             );
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').unwrap_or_else(|| panic!("{line}"));
-            assert_eq!(name, current, "a type without a help text");
+            assert_eq!(
+                name, current,
+                "a TYPE line must follow the HELP line of its metric"
+            );
             let family = families.get_mut(name).unwrap_or_else(|| panic!("{line}"));
             kind.clone_into(&mut family.kind);
         } else if !line.starts_with("# --") {
@@ -91,7 +94,7 @@ pub fn parse(text: &str) -> Exposition {
                 .unwrap_or_else(|| panic!("the sample belongs to no metric: {line}"));
             assert!(
                 belongs(&series.name, &current, &family.kind),
-                "{line} under {current}, a {}",
+                "{line} is no sample of the metric {current} of the type {}",
                 family.kind
             );
             family.series.push(series);

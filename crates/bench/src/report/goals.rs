@@ -28,7 +28,7 @@ pub(super) const CACHE_MEMORY: f64 = 2.0;
 const OURS: &str = "kubedns";
 
 impl Report {
-    /// One line for each ratio and each memory size that misses its goal.
+    /// One line for each enforced goal that is missed.
     pub fn missed(&self) -> Vec<String> {
         let start = self.start.iter().flat_map(|start| start.missed(RESIDENT));
         let large = self
@@ -54,7 +54,7 @@ impl Cost {
         let missed = ours.filter_map(|price| {
             let goal = price.kind.goal().filter(|goal| price.ratio > *goal)?;
             Some(format!(
-                "{} costs {:.2} times the echo, more than {goal:.2}",
+                "queries of the kind {} cost {:.2} times as much CPU time as a UDP echo, more than {goal:.2}",
                 price.kind.title(),
                 price.ratio
             ))
@@ -145,7 +145,7 @@ impl Pages {
             .map(|row| {
                 let multiple = row.change.p50 / idle.change.p50;
                 format!(
-                    "changes take {multiple:.1} times as long with {}, more than {READ}",
+                    "with {}, changes take {multiple:.1} times as long, more than {READ}",
                     row.title
                 )
             })
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(
             report(1.26, 20_000, 28_000).missed(),
             [
-                "A costs 1.26 times the echo, more than 1.25",
+                "queries of the kind A cost 1.26 times as much CPU time as a UDP echo, more than 1.25",
                 "with 10000 Services resident memory after the first lists is 20.5 MB, more than 20.0",
                 "with 10000 Services the peak during relists is 28.7 MB, more than 26.6",
             ]

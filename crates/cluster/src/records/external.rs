@@ -170,7 +170,7 @@ impl ExternalNode {
             }
         }
 
-        // The name of a member is the name of an endpoint, not of a load balancer.
+        // A path of one label is the label of an endpoint, and load balancers have no labels.
         if path.len() != 1 {
             for name in &self.names {
                 let target = ExternalTarget {
@@ -183,7 +183,7 @@ impl ExternalNode {
         found
     }
 
-    /// Whether there are names at `path` or below it (RFC 8020).
+    /// See [`ServiceNode::has_descendants`].
     pub fn has_descendants(&self, path: &[&str]) -> bool {
         self.node.has_descendants(path)
     }

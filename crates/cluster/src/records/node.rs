@@ -23,7 +23,8 @@ use crate::one_or_many::OneOrMany;
 /// With fewer addresses, a single failure has too much effect.
 const SAFE_COUNT: usize = 3;
 
-/// The records at the name of a Service and at the names below it. There is at least one member.
+/// The records at the name of a Service and at the names below it. There is at least one member,
+/// except in the external zone for a Service that has only host names of load balancers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceNode {
     /// See [`ServiceRecord::base`].
@@ -217,7 +218,8 @@ impl ServiceNode {
         ports.get(begin..end).unwrap_or_default()
     }
 
-    /// Whether there are names at `path` or below it (RFC 8020), without wildcards.
+    /// Whether `path` is the Service's name, or the name of a protocol or a port. Such a name
+    /// exists even without records (RFC 8020). Wildcards match nothing here.
     pub fn has_descendants(&self, path: &[&str]) -> bool {
         match path {
             [] => true,

@@ -250,12 +250,14 @@ async fn useless_lists_become_rare() {
                 page_response(9, &[], None)
             }
         }),
-        ("every second page expires", 3, |asked| {
-            match asked.token() {
+        (
+            "the second page of every list expires",
+            3,
+            |asked| match asked.token() {
                 "" => page_response(9, &[], Some("next")),
                 _ => error_response(410),
-            }
-        }),
+            },
+        ),
     ];
     for (what, soon, scene) in scenes {
         let stub = ScriptedServer::new(move |asked| Some(scene(asked)));
@@ -303,7 +305,7 @@ async fn stable_watch_resets_the_list_pause() {
         .saturating_sub(lists[lists.len() - 2].at);
     assert!(
         last < 42 * SECOND,
-        "{last:?} between lists whose watch lasts 40s"
+        "the last two lists are {last:?} apart, and each watch lasts 40s"
     );
 }
 

@@ -401,24 +401,24 @@ const EXTERNAL_RULES: &str = r#"
     filterTypes {".": ["AAAA"]} => .: no AAAA
     filterTypes {".": ["AAAA", "A", "A"], "Corp.example.": []} => `.: no A AAAA; corp.example: no `
     filterTypes null => ``
-    filterTypes {"a.example": ["MX"]} => type "MX" of "a.example": A and AAAA are accepted
+    filterTypes {"a.example": ["MX"]} => "a.example" has the type "MX", but only A and AAAA are accepted
     filterTypes {"": ["A"]} => invalid domain name: ""
     filterTypes {"*.a.example": ["A"]} => invalid domain name: "*.a.example"
     filterTypes {"a": ["A"], "A.": ["A"]} => "a" is listed twice
     filterTypes ["AAAA"] => invalid JSON: invalid type: sequence, expected a map at line 1 column 0
     deniedNames {"ads.example": "NXDOMAIN", "wpad": "NODATA"} => ads.example: NXDOMAIN; wpad: NODATA
-    deniedNames {"ads.example": "REFUSED"} => answer "REFUSED" of "ads.example": NXDOMAIN and NODATA are accepted
-    deniedNames {".": "NXDOMAIN"} => "." (all names) is not accepted here: name a domain
+    deniedNames {"ads.example": "REFUSED"} => "ads.example" has the answer "REFUSED", but only NXDOMAIN and NODATA are accepted
+    deniedNames {".": "NXDOMAIN"} => "." (all names) is not accepted here; use the name of a domain
     deniedNames {"a.cluster.local": "NXDOMAIN"} => "a.cluster.local" is in the cluster domain, which is reserved for Services
     bogusPriv true => private reverse names
     bogusPriv false => ``
     rebindProtection {} => `private addresses only for `
     rebindProtection null => ``
     rebindProtection {"except": ["Corp.example.", "b"]} => private addresses only for b corp.example
-    rebindProtection {"except": ["."]} => "." (all names) is not accepted here: name a domain
+    rebindProtection {"except": ["."]} => "." (all names) is not accepted here; use the name of a domain
     rebindProtection {"but": []} => invalid JSON: unknown field `but`, expected `except` at line 1 column 6
     rebindProtection true => invalid JSON: invalid type: boolean `true`, expected struct RebindFields at line 1 column 4
-    bogusPriv yes => neither true nor false: "yes"
+    bogusPriv yes => "yes" is neither true nor false
 "#;
 
 #[test]

@@ -11,7 +11,7 @@ pub enum DnsmasqTopology {
     /// the nanny).
     Cache,
     /// dnsmasq is behind kubedns: clients ask kubedns, which asks dnsmasq for external names.
-    /// dnsmasq asks stub domains and upstream servers.
+    /// dnsmasq asks the servers of stub domains and the upstream servers.
     Direct,
     /// dnsmasq is absent: clients ask kubedns, which asks the upstream servers itself.
     Alone,

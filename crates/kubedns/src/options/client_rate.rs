@@ -10,7 +10,7 @@ use thiserror::Error;
 /// The highest value of a limit. A process cannot answer so many queries in a second.
 const MAX_QUERIES: u32 = 1_000_000;
 
-/// A number of queries; 0 for the default.
+/// A number of queries. The meaning of 0 depends on the flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueryLimit(pub u32);
 
@@ -38,7 +38,8 @@ pub struct ClientRateFlags {
     /// containers of the pod; further ones are answered with REFUSED; 0 for no limit
     #[arg(long, value_name = "int", default_value = "0")]
     pub client_qps: QueryLimit,
-    /// queries that one client may send at once, above client-qps; 0 for those of two seconds
+    /// number of queries that one client may send at once after a pause, with client-qps; 0 for
+    /// twice client-qps
     #[arg(long, value_name = "int", default_value = "0")]
     pub client_burst: QueryLimit,
 }

@@ -219,7 +219,7 @@ mod tests {
         let error = options.etcd_alone_zone(&sources).unwrap_err().to_string();
         assert_eq!(
             error,
-            "--fallthrough: no name of b.example. is in cluster.local.; b.example., zones below it and . for all names are accepted"
+            "--fallthrough: no name of b.example. is in cluster.local.; use b.example., a zone below it, or \".\" for all names"
         );
     }
 }

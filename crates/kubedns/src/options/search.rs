@@ -67,7 +67,7 @@ fn parse_zone(text: &str) -> Result<Name, DomainError> {
 /// A zone that contains no names of the domains that are served.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "--fallthrough: no name of {domain} is in {zone}; {domain}, zones below it and . for all names are accepted"
+    "--fallthrough: no name of {domain} is in {zone}; use {domain}, a zone below it, or \".\" for all names"
 )]
 pub struct FallthroughError {
     zone: Name,
@@ -96,7 +96,7 @@ pub enum SearchError {
     Unused,
     /// `--autopath` without a watch of pods, so the namespaces of clients are unknown.
     #[error(
-        "--autopath needs --pods=verified or node: the client's namespace is that of the pod with its address"
+        "--autopath needs --pods=verified or node: kubedns learns a client's namespace from the pod that has the client's address"
     )]
     UnknownPods,
     /// `--autopath` behind dnsmasq, so the addresses of clients are unknown.
@@ -119,7 +119,7 @@ pub enum SearchError {
     },
     /// A search domain is below the suffix.
     #[error(
-        "--search-domains: {0} is below --search-suffix, where names are completed with this very list"
+        "--search-domains: {0} is below --search-suffix, so the search list would be applied without end"
     )]
     Completed(Name),
     /// Too many search domains.
@@ -190,7 +190,7 @@ impl Options {
             return Err(SearchError::Many(domains.len()));
         }
 
-        // Names below the suffix would be completed without end.
+        // Names in a search domain below the suffix would be completed without end.
         let suffix = suffix.map(Domain::name);
         for domain in &domains {
             if suffix

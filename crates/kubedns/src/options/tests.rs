@@ -313,8 +313,8 @@ fn fallthrough_accepts_zones_of_cluster() {
     ] {
         assert_eq!(said(flag).as_deref(), Ok(expected), "{flag}");
     }
-    let reason = "--fallthrough: no name of cluster.local. is in example.com.; cluster.local., zones below it and . for \
-                  all names are accepted";
+    let reason = "--fallthrough: no name of cluster.local. is in example.com.; use cluster.local., a zone below it, or \".\" \
+                  for all names";
     assert_eq!(said("cluster.local,example.com"), Err(reason.to_owned()));
 }
 
@@ -374,8 +374,8 @@ fn search_suffix_must_not_overlap() {
         (&["--search-suffix=pod.cluster.local"], taken("pod.cluster.local.", "pod.cluster.local.")),
         (
             &[suffix, "--search-domains=apps.search.cluster.local"],
-            Err("--search-domains: apps.search.cluster.local. is below --search-suffix, where names are completed \
-                 with this very list"
+            Err("--search-domains: apps.search.cluster.local. is below --search-suffix, so the search list would be \
+                 applied without end"
                 .to_owned()),
         ),
         (
@@ -411,7 +411,8 @@ fn autopath_needs_known_clients() {
     ];
     let unseen = "--autopath needs --topology=direct or alone: behind dnsmasq kubedns does not see the addresses of \
                   its clients";
-    let unknown = "--autopath needs --pods=verified or node: the client's namespace is that of the pod with its address";
+    let unknown = "--autopath needs --pods=verified or node: kubedns learns a client's namespace from the pod \
+                   that has the client's address";
     for (words, expected) in [
         (
             &[autopath, verified, "--topology=alone"][..],

@@ -34,8 +34,8 @@ struct StateSources {
     node: Option<OwnNode>,
 }
 
-/// Creates the explainer of `server`. `node` is the node of this pod, or `None` unless each node
-/// has a DNS pod.
+/// Creates the explainer of `server`. If each node has a DNS pod, `node` is the node of this pod;
+/// otherwise it is `None`.
 pub(super) fn new(
     server: &BoundServer<Published>,
     status: &Status,
@@ -55,7 +55,7 @@ pub(super) fn new(
         node,
     };
 
-    // Explanations share the half of a core with all other pages.
+    // All pages together, including explanations, may use at most half of a core.
     Explainer::new(
         Arc::clone(status.published()),
         index.published_objects(),

@@ -30,9 +30,10 @@ use crate::dnsmasq::signal_helper::SignalHelper;
 
 /// The longest line read from dnsmasq, in octets; longer lines are split.
 const LONGEST_LINE: usize = 4096;
-/// Octets read at once.
+/// Maximum number of octets that are read from a pipe at once.
 const READ: usize = 64 << 10;
-/// Size of the pipe in octets, about 10,000 lines: the largest pipe that needs no capability.
+/// Size of a log pipe in octets: the largest size that needs no capability. The pipe holds about
+/// 10,000 lines.
 const PIPE: i32 = 1 << 20;
 /// Maximum number of events in the queue. Further events are dropped, because they only repeat
 /// earlier events.
@@ -185,7 +186,7 @@ impl LogPipe {
     fn new() -> io::Result<Self> {
         let (writer, reader) = pipe::pipe()?;
         if let Err(error) = fcntl(&writer, FcntlArg::F_SETPIPE_SZ(PIPE)) {
-            debug!(%error, "dnsmasq's log has a small pipe");
+            debug!(%error, "cannot enlarge the pipe of dnsmasq's log");
         }
         Ok(Self {
             reader,
@@ -194,8 +195,8 @@ impl LogPipe {
     }
 }
 
-/// Reaps the children of a dnsmasq that ended. The nanny inherits them as the first process of the
-/// container.
+/// Reaps the children of a dnsmasq that ended. The nanny inherits them, because it is the first
+/// process of the container.
 fn reap_group(group: Pid) {
     let any_of_group = Pid::from_raw(-group.as_raw());
     while let Ok(status) = waitpid(any_of_group, Some(WaitPidFlag::WNOHANG)) {
@@ -249,9 +250,10 @@ impl RecentDetails {
 pub(crate) struct QueryLines {
     /// The taps and the query log.
     pub(crate) followers: QueryFollowers,
-    /// The lines also go to the nanny's log, because the user's arguments contain `--log-queries`.
+    /// Whether the lines also go to the nanny's log, as the user's arguments contain
+    /// `--log-queries`.
     pub(crate) logged: bool,
-    /// The nanny's log format is JSON.
+    /// Whether the nanny's log format is JSON.
     pub(crate) json: bool,
 }
 

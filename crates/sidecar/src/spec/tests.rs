@@ -47,7 +47,8 @@ fn error_of_interval(interval: &str) -> String {
 fn wrong_probes_are_rejected() {
     let form = "invalid format to --probe: accepted is <label>,<server>,<dns name>[,<interval_seconds>][,<type>]";
     let label = "label must be of format ^[a-zA-Z0-9_]+$";
-    let server = "\"127.0.0.1:x\" is not a server: expected IP, IP:port, [IPv6]:port or name:port";
+    let server =
+        "\"127.0.0.1:x\" is not a server: expected IP, IP:port, [IPv6]:port, name or name:port";
     for (text, expected) in [
         ("", form),
         ("l,s", form),

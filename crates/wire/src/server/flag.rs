@@ -9,7 +9,7 @@ use crate::rfc1123::MAX_NAME;
 
 /// A flag's value that is not a server.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{0:?} is not a server: expected IP, IP:port, [IPv6]:port or name:port")]
+#[error("{0:?} is not a server: expected IP, IP:port, [IPv6]:port, name or name:port")]
 pub struct FlagAddrError(pub String);
 
 impl ServerAddr {

@@ -19,7 +19,8 @@ pub enum ReplyCheck {
 }
 
 /// Compares `bytes` from `upstream` with the query that was sent with `id` (RFC 5452 section 9.1).
-/// A reply is a well-formed response to a standard query, with the same ID and question.
+/// A reply is a response to a standard query, with the same ID and question. A truncated response
+/// may be incomplete, and an error response may have no question.
 pub fn check_reply(
     query: &UpstreamQuery,
     id: u16,
