@@ -16,7 +16,7 @@ pub(crate) const MAX_SHOWN_CHARS: usize = 200;
 /// An invalid value, which causes the rejection of the whole configuration.
 ///
 /// The error text is one line: the reason, the key, the value, and the accepted values. If kube-dns
-/// has an error for the same reason, the text of the reason is the text of that error.
+/// has an error for the same reason, the reason has the words of kube-dns.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} (key {key}, value {value:?}; accepted: {accepted})")]
 pub struct ConfigError {

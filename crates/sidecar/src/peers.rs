@@ -1,7 +1,8 @@
 //! Reports of the other parts of the pod: kubedns and the nanny.
 //!
-//! Each report is fetched on demand, at most once a second, bounded in size and time. Concurrent
-//! requests share one fetch. If a fetch fails, the report is unknown, and soon fetched again.
+//! Each report is fetched on demand and reused for a second. Size and duration of a fetch are
+//! limited. Concurrent requests share one fetch. If a fetch fails, the report is unknown, and soon
+//! fetched again.
 
 mod fetch;
 
@@ -28,7 +29,7 @@ const FAILURE_FRESH: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct ReportPeers {
     pub(crate) top: ReportPeer<RankingDocument>,
-    /// Fails while dnsmasq does not log queries.
+    /// The ranking by the nanny. Fetching it fails while dnsmasq does not log queries.
     pub(crate) dnsmasq_top: ReportPeer<RankingDocument>,
     pub(crate) kubedns: ReportPeer<KubednsReport>,
     pub(crate) nanny: ReportPeer<NannyStatus>,
@@ -77,7 +78,7 @@ fn parse_ranking(text: &str) -> Result<RankingDocument, String> {
 
 #[allow(
     clippy::unnecessary_wraps,
-    reason = "the signature of a peer's parser; malformed lines are skipped"
+    reason = "every parser of a report returns a Result; this parser skips malformed lines"
 )]
 fn parse_metrics(text: &str) -> Result<KubednsReport, String> {
     Ok(KubednsReport::from_metrics(text))
@@ -93,7 +94,8 @@ impl<T: Clone> ReportPeer<T> {
         }
     }
 
-    /// The report, no older than [`FRESH`]; a failure, no older than [`FAILURE_FRESH`].
+    /// The report of the part, fetched again if the last fetch is older than [`FRESH`], or if it
+    /// failed and is older than [`FAILURE_FRESH`].
     pub(crate) async fn report(&self) -> PeerReport<T> {
         // A caller that waits for the lock gets the report that the holder of the lock fetches.
         let mut last = self.last.lock().await;

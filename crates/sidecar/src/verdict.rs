@@ -29,19 +29,19 @@ use self::upstream_gauge::UpstreamGauge;
 use crate::metric_name::metric_name;
 use crate::time::Now;
 
-/// The time for which there is a fault after kubedns has refused queries of a client that exceeded
-/// `--client-qps`. The alert has the same time.
+/// After kubedns has refused a query of a client that exceeds `--client-qps`, the fault lasts for
+/// this time. The alert `KubeDNSClientsLimited` looks back for the same time.
 const LIMITED_WITHIN: Duration = Duration::from_mins(5);
 
-/// One fault: a finding whose duration is unknown.
+/// A fault in the present status. It becomes a finding if it lasts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodFault {
     pub(crate) kind: FindingKind,
-    /// The object of the fault: a route, an upstream, a probe.
+    /// The object of the fault, such as a route, an upstream or a probe; may be empty.
     pub(crate) subject: String,
     /// The description for the operator.
     pub(crate) text: String,
-    /// The error text of the part; may be empty.
+    /// More about the fault, such as the text of an error; may be empty.
     pub(crate) detail: String,
     /// The duration after which the fault becomes a finding.
     passes_within: Duration,
@@ -77,7 +77,7 @@ impl PodFault {
         }
     }
 
-    /// Adds an error text.
+    /// Adds the detail.
     fn with_detail(self, detail: &str) -> Self {
         Self {
             detail: detail.to_owned(),
@@ -165,7 +165,7 @@ fn nanny_faults(nanny: &NannyStatus) -> Vec<PodFault> {
 
     if let Some(pending) = &routes.pending {
         let text = "dnsmasq does not have the newest servers";
-        let reason = pending.reason.as_deref().unwrap_or("unknown why");
+        let reason = pending.reason.as_deref().unwrap_or("the reason is unknown");
         faults.push(PodFault::new(FindingKind::RoutesPending, "", text).with_detail(reason));
     }
 
@@ -182,7 +182,7 @@ fn nanny_faults(nanny: &NannyStatus) -> Vec<PodFault> {
 }
 
 /// The fault of a dnsmasq whose arguments add servers to those of the ConfigMap. An operator who
-/// reads the ConfigMap does not see where half of the queries go.
+/// reads the ConfigMap does not see that some of the queries go to these servers.
 fn added_servers(routes: &RoutesStatus) -> Option<PodFault> {
     let is_configured = routes.upstreams_from.as_deref() == Some("configuration");
     let of_arguments = routes.argument_servers.iter();
@@ -196,8 +196,8 @@ fn added_servers(routes: &RoutesStatus) -> Option<PodFault> {
 
     let servers = added.join(", ");
     let text = format!(
-        "dnsmasq also asks servers of its arguments for external names, which the ConfigMap does \
-         not replace: {servers}"
+        "for external names, dnsmasq also queries servers from its arguments, which the ConfigMap \
+         does not replace: {servers}"
     );
     Some(PodFault::new(FindingKind::ServersAdded, "dnsmasq", text))
 }
@@ -210,8 +210,8 @@ fn rejected_config(
     // The nanny reports the text of the error; the metrics of kubedns say only that there is one.
     let error = nanny.and_then(|nanny| nanny.configuration.error.as_ref());
     let detail = match error {
-        Some(error) => error.text.as_deref().unwrap_or("unknown why"),
-        None if kubedns?.config_current == Some(false) => "by kubedns, see its log",
+        Some(error) => error.text.as_deref().unwrap_or("the reason is unknown"),
+        None if kubedns?.config_current == Some(false) => "kubedns rejects it and logs the reason",
         None => return None,
     };
 
@@ -281,7 +281,8 @@ impl Verdicts {
         Ok(verdicts)
     }
 
-    /// The verdict on these faults. The numbers of probes and upstreams bound the number of faults.
+    /// The verdict on these faults. The number of faults is limited by the numbers of probes and
+    /// upstreams.
     pub(crate) fn judge(&self, faults: Vec<PodFault>, now: Now) -> PodVerdict {
         // The lock is held until the metrics are set, so that they show the newest verdict.
         let mut known = self.since.lock();

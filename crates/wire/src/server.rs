@@ -149,7 +149,7 @@ pub enum AddressError {
     #[error("bad port number: {0:?}")]
     Port(String),
     /// The word before `://` is not a supported protocol.
-    #[error("unknown protocol {0:?}: dns, tcp or tls")]
+    #[error("unknown protocol {0:?}: expected dns, tcp or tls")]
     Scheme(String),
     /// The name for the certificate is not a host name.
     #[error("bad TLS server name: {0:?}")]

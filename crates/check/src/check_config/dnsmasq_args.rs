@@ -43,7 +43,7 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
         &["host-record", "addn-hosts", "hostsdir"],
         Is("key hosts: a line for each address"),
     ),
-    (&["cname"], Is("key aliases: name -> target.")),
+    (&["cname"], Is("key aliases: {\"NAME\": \"TARGET.\"}")),
     (&["cache-size", "c"], Is("flag --cache-size")),
     (&["use-stale-cache"], Is("flag --serve-stale")),
     (&["local-ttl"], Is("flag --ttl")),
@@ -58,12 +58,12 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
     (
         &["min-cache-ttl"],
         Missing(
-            "an answer is never kept for longer than its TTL; --serve-stale keeps it for failures",
+            "an answer is used after its TTL only with --serve-stale, while the upstreams fail",
         ),
     ),
     (
         &["dns-loop-detect"],
-        Is("a detection that is always on: metric kubedns_forward_loops"),
+        Is("a detection of loops, which is always on (metric kubedns_forward_loops)"),
     ),
     (
         &["no-resolv", "R"],
@@ -72,11 +72,11 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
     (&["resolv-file", "r"], Is("flag --resolv-conf")),
     (
         &["log-queries", "q", "log-facility", "log-async", "8"],
-        Is("key queryLog; the log is standard error"),
+        Is("key queryLog; kubedns logs queries to standard error"),
     ),
     (
         &["strict-order", "o"],
-        Is("a fixed order: servers are always asked in their order"),
+        Is("a fixed order: servers are always queried in the configured order"),
     ),
     (
         &["all-servers"],
@@ -84,11 +84,13 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
     ),
     (
         &["dns-forward-max", "0"],
-        Is("a fixed limit: 512 queries wait at most"),
+        Is(
+            "fixed limits: at most 1024 different queries wait for upstreams, 768 for the same upstreams",
+        ),
     ),
     (
         &["edns-packet-max", "P"],
-        Is("a fixed size: 1232 octets are announced"),
+        Is("a fixed size: queries to upstreams announce 1232 octets"),
     ),
     (&["port", "p"], Is("flag --dns-port")),
     (
@@ -133,7 +135,10 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
             "names of one label are forwarded if --topology is alone or cache; otherwise they get SERVFAIL",
         ),
     ),
-    (&["dnssec"], Missing("kubedns does not validate")),
+    (
+        &["dnssec"],
+        Missing("kubedns does not validate DNSSEC signatures"),
+    ),
 ];
 
 /// Tells what replaces each argument, one line each. The exit status is 1 if anything has no
@@ -160,9 +165,9 @@ pub(super) fn report(arguments: &str) -> Exit {
     }
 }
 
-/// The options among words separated by white space. A word after an option without `=`, such as
-/// the value of `-c 1000`, is a part of the option. Words before the first option are left out. The
-/// word `--`, which ends the nanny's own arguments, is also left out.
+/// The options among words separated by white space. A word without a dash in front is a part of
+/// the option before it, such as the value of `-c 1000`. Words before the first option are left
+/// out. The word `--`, which ends the nanny's own arguments, is also left out.
 fn options_of(arguments: &str) -> Vec<String> {
     let mut options: Vec<String> = Vec::new();
     for word in arguments.split_whitespace() {

@@ -90,10 +90,10 @@ fn flag_errors_are_those_of_kube_dns() {
     assert_eq!(cases, 18);
 }
 
-/// kube-dns starts with these values, and ends only later. The conformance list describes this
-/// difference.
+/// kube-dns starts with these values. docs/differences.md describes this difference
+/// (`impossible-flag-values`).
 #[test]
-fn impossible_value_ends_the_start() {
+fn impossible_value_is_rejected_at_start() {
     let long_domain = ["a".repeat(60).as_str(); 3].join(".");
     let out_of_range = "strconv.ParseInt: parsing \"70000\": value out of range";
     let wrong_url = "invalid kube-master-url specified";
@@ -308,7 +308,8 @@ fn fallthrough_accepts_zones_of_cluster() {
             "vm.cluster.local., a.svc.cluster.local",
             "vm.cluster.local. a.svc.cluster.local.",
         ),
-        // CoreDNS needs these zones; kubedns always forwards them.
+        // CoreDNS forwards unknown reverse names only if its `fallthrough` has these zones. kubedns
+        // always forwards them.
         ("in-addr.arpa,ip6.arpa,10.in-addr.arpa", ""),
     ] {
         assert_eq!(said(flag).as_deref(), Ok(expected), "{flag}");

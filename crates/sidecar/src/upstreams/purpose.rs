@@ -27,8 +27,9 @@ impl UpstreamPurpose {
         }
     }
 
-    /// The purpose of this server in the nanny's routes. The purpose is unknown for the servers of
-    /// single domains in dnsmasq's arguments.
+    /// The purpose of the server with this address, from the nanny's routes. The routes do not
+    /// contain servers that dnsmasq's arguments give for some domains only; the purpose of these
+    /// servers is unknown.
     pub(super) fn in_routes(address: SocketAddr, nanny: &NannyStatus, probe_name: &Name) -> Self {
         let address = address.to_string();
         let routes = &nanny.routes;

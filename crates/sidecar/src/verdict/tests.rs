@@ -442,7 +442,7 @@ const FAULTS_OF_NANNY: &str = r#"
 
 /// Metrics of kubedns, and the findings.
 const FAULTS_OF_KUBEDNS: &str = r#"
-    kubedns_config_current 0          | config_rejected: the newest ConfigMap is rejected (by kubedns, see its log)
+    kubedns_config_current 0          | config_rejected: the newest ConfigMap is rejected (kubedns rejects it and logs the reason)
     kubedns_config_unknown_keys 1     | config_unknown_keys: keys of the ConfigMap are unknown and ignored (the log of kubedns names them)
     kubedns_forward_loops 1           | forwarding_loop: an upstream of kubedns forwards to kubedns and is left out
     kubedns_stub_servers_unresolved 1 | stub_server_unresolved: names of stub domains' servers have no address for kubedns
@@ -514,7 +514,7 @@ fn stub_domain_without_server_is_fault() {
 
 #[test]
 fn added_servers_of_arguments_are_found() {
-    let added = "servers_added: dnsmasq also asks servers of its arguments for external names, \
+    let added = "servers_added: for external names, dnsmasq also queries servers from its arguments, \
         which the ConfigMap does not replace: 192.0.2.9:53";
     for (origin, expected) in [("configuration", Some(added)), ("resolv.conf", None)] {
         let json = serde_json::json!({"routes": {

@@ -217,8 +217,8 @@ mod tests {
         assert_upstreams(
             r#"
             => bad IP address: ""
-            https://9.9.9.9/dns-query => unknown protocol "https": dns, tcp or tls
-            TLS://9.9.9.9 => unknown protocol "TLS": dns, tcp or tls
+            https://9.9.9.9/dns-query => unknown protocol "https": expected dns, tcp or tls
+            TLS://9.9.9.9 => unknown protocol "TLS": expected dns, tcp or tls
             tls:// => bad IP address: ""
             tls://dns.quad9.net => bad IP address: "dns.quad9.net"
             tls://9.9.9.9:0 => bad port number: "0"

@@ -1,4 +1,4 @@
-//! Records of the types that this server builds itself.
+//! Writes A, AAAA, CNAME, PTR, TXT and SOA records.
 
 use std::net::IpAddr;
 
