@@ -29,7 +29,7 @@ fn crates_have_allowed_licences() {
     let refused: Vec<String> = graph.foreign().filter_map(refused).collect();
     assert!(
         refused.is_empty(),
-        "not among the licences that deny.toml allows: {refused:#?}"
+        "deny.toml does not allow the licences of these crates: {refused:#?}"
     );
 }
 

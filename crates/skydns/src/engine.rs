@@ -47,8 +47,8 @@ pub enum EngineOutcome {
 /// Outcome of answering one name of a query. The decisions about search lists and transfers were
 /// made before.
 ///
-/// A query that waits can have only these two outcomes, so it can be neither dropped nor started
-/// again.
+/// A query that waits can have only these two outcomes, so it cannot be ignored, and cannot become
+/// a zone transfer or another search.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NameProgress {
     /// The answer was appended to the buffer.
@@ -98,8 +98,9 @@ pub struct Identity {
 /// Flags of our own answers. Other flags are copied from the query.
 pub(crate) const AUTHORITATIVE: u16 = flag::AA | flag::RA;
 
-/// Maximum work for one answer, in steps (see [`Records::visit_entries`](crate::Records::visit_entries)): about
-/// 0.2 s. A wildcard in a cluster of 100,000 Services takes a third of these steps.
+/// Maximum work for one answer, in steps (see
+/// [`Records::visit_entries`](crate::Records::visit_entries)): about 0.2 s. A wildcard in a cluster
+/// of 100,000 Services takes a third of these steps.
 pub const MAX_STEPS: usize = 10_000_000;
 
 /// Answers `message` from `view` and appends the answer to `out`. `external` holds the answers to
@@ -139,8 +140,8 @@ pub(crate) struct AnswerContext {
     pub(crate) steps: usize,
     /// The client whose search list completes the name; `None` to answer without a search list.
     pub(crate) client: Option<IpAddr>,
-    /// Whether only the data of the name itself are answered, for zone transfers: aliases are not
-    /// followed.
+    /// Whether the answer has only the data of the name itself, as in a zone transfer: aliases are
+    /// not followed, and there are no additional records.
     pub(crate) zone_data: bool,
 }
 
@@ -182,7 +183,7 @@ pub(crate) fn answer_name<V: View>(
     out: &mut Vec<u8>,
 ) -> NameProgress {
     let start = out.len();
-    // Without a client there is no search list: the caller walks it.
+    // Without a client, the engine does not use the search list.
     let context = AnswerContext {
         steps,
         client: None,
@@ -280,7 +281,8 @@ impl<'a, V: View> Engine<'a, V> {
             return Some(self.append_empty(rcode::BADVERS, flag::RD, out));
         }
 
-        // kube-dns refuses ANY. With `forwards_all`, only ANY of our own names is refused.
+        // kube-dns refuses queries of type ANY. With `forwards_all`, only such queries for our own
+        // names are refused.
         if self.query.qtype == rtype::ANY
             && (!zone.forwards_all || is_ours(self.view, self.query.lower()))
         {

@@ -2,7 +2,7 @@
 //! hosts take turns.
 //!
 //! A wildcard over thousands of names, or a long chain of aliases, takes milliseconds. The threads
-//! that answer at once stop work on such a query after a limited number of steps, and pass it to
+//! that receive queries stop work on such a query after a limited number of steps, and pass it to
 //! this queue. So no client can block these threads.
 
 use std::collections::HashMap;

@@ -43,20 +43,20 @@ const BUSY_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 const STALL_TIMEOUT: Duration = Duration::from_secs(4);
 /// Timeout for a whole transfer.
 const TRANSFER_TIMEOUT: Duration = Duration::from_mins(10);
-/// Time after a stop at which all connections are closed, even if clients have not read their
+/// Time from the stop until all connections are closed, even if clients have not read their
 /// answers.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(4);
 /// Pause after a failed `accept`. The usual cause is a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum length of a query in octets, as over UDP. Queries with all common options are far
-/// shorter. With messages of 64 KiB, the maximum number of connections would exceed the memory of a
-/// small pod.
+/// shorter. If queries of 64 KiB were allowed, [`MAX_CONNECTIONS`] connections could need more
+/// memory than a small pod has.
 const MAX_QUERY: usize = 4096;
 /// Number of octets that are read at once. Answers are sent when they have more than this number of
 /// octets.
 const READ_SIZE: usize = 2048;
 
-/// The TCP listener and the resolver that it serves.
+/// The TCP listener, and the resolver that answers the queries.
 pub(crate) struct TcpServer<B: Backend> {
     pub(crate) listener: TcpListener,
     pub(crate) resolver: Arc<Resolver<B>>,
@@ -410,8 +410,8 @@ impl TimedFrames {
     }
 }
 
-/// Binds the listener. The port is not shared, unlike that of the UDP sockets, so a second server
-/// on the address fails.
+/// Binds the listener. Unlike the UDP sockets, the listener does not share its port, so a second
+/// server cannot bind the same address.
 pub(crate) fn bind_listener(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     use socket2::{Domain, Protocol, Socket, Type};
 

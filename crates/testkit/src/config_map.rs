@@ -18,7 +18,7 @@ use std::path::Path;
 ///
 /// # Errors
 ///
-/// If a name cannot be that of a key, or if the files cannot be written.
+/// Fails if a name is not a valid key, or if the files cannot be written.
 pub fn replace<K: AsRef<str>, V: AsRef<[u8]>>(volume: &Path, files: &[(K, V)]) -> io::Result<()> {
     if let Some((bad, _)) = files.iter().find(|(key, _)| !is_key(key.as_ref())) {
         let bad = bad.as_ref();

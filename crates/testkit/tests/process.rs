@@ -1,4 +1,4 @@
-//! The end of a process on drop.
+//! Checks that a process ends when its handle is dropped.
 
 use std::path::Path;
 

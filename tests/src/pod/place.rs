@@ -26,7 +26,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Creates the node, after the images have been made.
+    /// Makes the images unless they exist, then starts the node and prepares podman.
     pub fn make() -> Self {
         let images = SharedImages::take();
         let work = tempfile::Builder::new()

@@ -141,7 +141,7 @@ impl Question {
             .is_some_and(|question| question.name == self.name);
         if !same_id || !same_question {
             return Outcome::Wrong(format!(
-                "{odd}, the answer to something else: {:?}",
+                "{odd}, but the ID or the question is not that of the query: {:?}",
                 message.questions
             ));
         }

@@ -68,7 +68,8 @@ async fn internal_stop_also_drains() {
     soon(&shutdown.draining).await;
 }
 
-/// A process stays ready for four seconds, or for half of a shorter lameduck duration.
+/// After the signal, a process stays ready for half of the lameduck duration, but for at most four
+/// seconds.
 #[tokio::test]
 async fn readiness_ends_before_answers() {
     let _alone = ALONE.lock().await;

@@ -1,4 +1,5 @@
-//! Zones of a real etcd: how a feed follows them, and the answers from their messages.
+//! Zones of a real etcd: how a feed follows them, and how queries are answered from the SkyDNS
+//! messages in etcd.
 
 #![allow(
     clippy::unwrap_used,

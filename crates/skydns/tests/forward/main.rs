@@ -13,7 +13,7 @@ mod cache;
 mod clock;
 mod faults;
 #[path = "../support/fixed.rs"]
-#[allow(dead_code, reason = "other tests need the rest")]
+#[allow(dead_code, reason = "only other tests use some of these helpers")]
 mod fixed;
 mod idle;
 mod one_key;

@@ -21,7 +21,7 @@ use super::{TIMEOUT, exchange_tcp, exchange_udp, metric};
 const PEERS: &str = "127.0.0.0/8";
 /// The time of the first version of the zone. The time is an hour ahead, so that the serial is
 /// later than the serial at the start of the process.
-static NOW: LazyLock<u64> = LazyLock::new(|| {
+static FIRST_TIME: LazyLock<u64> = LazyLock::new(|| {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .expect("after 1970")
@@ -43,7 +43,7 @@ impl Primary {
         let transfers = ZoneTransfers::new(peers, None, ZoneSerials::new(), metrics.clone());
         let view = Arc::new(view.transferred(&transfers));
         let server = start_with_transfers(&view, &transfers);
-        assert!(transfers.update_versions(&view, *NOW));
+        assert!(transfers.update_versions(&view, *FIRST_TIME));
         Self {
             server,
             transfers,
@@ -127,7 +127,7 @@ async fn completed_missing_name_has_zone_serial() {
     primary.server.stop().await;
 }
 
-/// A primary whose zone has had one change, and the numbers of its first version.
+/// A primary whose zone has changed once, and serial and EXPIRE of the first version of the zone.
 struct ChangedPrimary {
     primary: Primary,
     serial: u32,
@@ -149,7 +149,7 @@ impl ChangedPrimary {
                 .small()
                 .with_address(&["svc", "apps", "new"], "n", "new.apps.svc");
         let view = Arc::new(changed.transferred(&primary.transfers));
-        let time = *NOW + u64::from(CHANGE_AGE);
+        let time = *FIRST_TIME + u64::from(CHANGE_AGE);
         assert!(primary.transfers.update_versions(&view, time));
         Self {
             primary,
@@ -212,7 +212,7 @@ async fn ixfr_depends_on_client_version() {
     let newest = serial + CHANGE_AGE;
 
     for (what, since) in [
-        ("a query without EXPIRE, as of PowerDNS", (serial, 0)),
+        ("a query without EXPIRE, as PowerDNS sends it", (serial, 0)),
         ("another replica's version", (serial, expire + 1)),
         ("a version that is not kept", (serial - 1, expire)),
     ] {
@@ -222,7 +222,11 @@ async fn ixfr_depends_on_client_version() {
     }
 
     for (what, since, expected) in [
-        ("what changed", (serial, expire), vec![6, 6, 6, 1, 33, 6]),
+        (
+            "the first version",
+            (serial, expire),
+            vec![6, 6, 6, 1, 33, 6],
+        ),
         ("the version in force", (newest, expire), vec![6]),
         ("a newer version", (newest + 9, expire), vec![6]),
     ] {

@@ -13,7 +13,7 @@ use crate::one_or_many::OneOrMany;
 use crate::records::{EndpointNames, PreferredZone, RecordOptions, ServiceEndpoints, ServiceNode};
 
 /// A headless Service. Each endpoint is written as `ADDRESS ZONE,@NODE [-]`, with the zones and the
-/// nodes of its hints. A dash marks an unready endpoint. The server is on the node `own`.
+/// nodes of its hints. A dash marks an unready endpoint. kubedns is on the node `own`.
 fn node(endpoints: &[&str], zone: Option<&str>, publish_not_ready: bool) -> ServiceNode {
     let service = Service {
         key: ObjectKey::new("apps", "db"),
@@ -127,7 +127,7 @@ fn enough_preferred_addresses_are_answered_alone() {
     let cases: [(&str, &[&str], Option<&str>, &str); 8] = [
         ("no zone is preferred", &SIX, None, "1 2 3 4 5 6"),
         ("three in the zone", &SIX, Some("a"), "1 3 5"),
-        ("one for two zones", &SIX, Some("b"), "2 4 5"),
+        ("one is in both zones", &SIX, Some("b"), "2 4 5"),
         ("none in the zone", &SIX, Some("c"), "1 2 3 4 5 6"),
         ("too few in the zone", &few, Some("a"), "1 2 3 4"),
         ("all are in the zone", &two, Some("a"), "1 2"),
