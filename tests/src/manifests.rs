@@ -1,8 +1,8 @@
 //! Checks of the manifests under `manifests/`: `kubectl kustomize` renders them, and the checks
 //! compare them with the API's types and with our own rules.
 //!
-//! These checks need no cluster, and do not show whether a pod starts. docs/resilience.md lists
-//! what was run on a kubelet.
+//! These checks need no cluster, and do not show whether a pod starts. docs/resilience.md describes
+//! the tests that were run by hand on a real kubelet.
 
 pub mod command_lines;
 pub mod confinement;

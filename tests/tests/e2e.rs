@@ -353,7 +353,7 @@ async fn unknown_container_argument_ends_the_pod() {
         (
             "--kubedns-arg=--no-such-flag",
             "--no-such-flag",
-            "localpod: kubedns does not accept its arguments: its last line says why",
+            "localpod: kubedns does not accept its arguments: the last line of its log says why",
         ),
         (
             "--dnsmasq-arg=--no-such-flag",

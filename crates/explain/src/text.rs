@@ -98,7 +98,7 @@ fn tried_row(tried: &TriedName, reason: Option<&str>) -> [String; 3] {
     }
 
     let outcome = tried.outcome.label().to_owned();
-    // The reasons begin with this sentence: it is not printed twice.
+    // The summary is printed above as the first reason, so it is not printed again.
     if reason == Some(&tried.summary) {
         return [name, outcome, "see why".to_owned()];
     }

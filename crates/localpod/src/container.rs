@@ -79,7 +79,7 @@ impl Keeper<'_> {
             running.finish().await;
             if restarts == 0 && ran < AT_ONCE && is_usage(&ended) {
                 bail!(
-                    "{} does not accept its arguments: its last line says why",
+                    "{} does not accept its arguments: the last line of its log says why",
                     container.name
                 );
             }

@@ -85,7 +85,7 @@ impl Ports {
             }
         }
         bail!(
-            "no {} consecutive free ports found between {} and {}",
+            "no block of {} free ports was found between {} and {}",
             Self::COUNT,
             FREE_RANGE.start,
             FREE_RANGE.end

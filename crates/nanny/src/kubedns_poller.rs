@@ -1,4 +1,5 @@
-//! The routes in force in kubedns, as kubedns reports them: CHAOS TXT `routes.kubedns.`.
+//! The routes in force in kubedns. kubedns reports them in its answer to the CHAOS TXT query
+//! `routes.kubedns.`.
 //!
 //! dnsmasq caches the answers of kubedns, and must flush its cache when kubedns changes its
 //! upstreams. The nanny does not see this change: kubedns may apply an edit of the configuration
@@ -87,7 +88,7 @@ impl KubednsPoller {
             match query_server(&server, Transport::Udp, &question, TIMEOUT).await {
                 Ok(answer) => match KubednsRoutes::from_answer(&answer) {
                     Some(routes) => self.publish_answer(routes),
-                    // An older kubedns gives this answer to each poll, so the warning is logged
+                    // An older kubedns answers every poll without routes, so the warning is logged
                     // only once.
                     None if !std::mem::replace(&mut has_warned, true) => {
                         let rcode = answer.message.metadata.response_code;
@@ -116,8 +117,8 @@ fn warn_of_missing_routes(kubedns: Nameserver, rcode: ResponseCode) {
     warn!(
         %kubedns,
         %rcode,
-        "kubedns does not report its routes, check its version; \
-         after edits dnsmasq keeps old answers for their TTL"
+        "kubedns does not report its routes: check its version; \
+         after an edit of the configuration, dnsmasq keeps old answers for their TTL"
     );
 }
 

@@ -40,13 +40,13 @@ pub struct RankingDocument {
 pub struct RankingRow {
     /// The address, or the name in presentation format.
     pub key: String,
-    /// Owner of the address, if it is a client.
+    /// The owner of the address, if the row is about a client.
     #[serde(flatten)]
     pub owner: ClientOwner,
     /// Estimated number of answers.
     pub queries: u64,
-    /// The row's share, between 0 and 1: of all answers, or of all NXDOMAIN or SERVFAIL answers in
-    /// their tables.
+    /// The row's share of all answers, between 0 and 1. In the tables of NXDOMAIN and SERVFAIL, it
+    /// is the share of all answers with this RCODE.
     pub share: f64,
 }
 
@@ -60,8 +60,8 @@ pub struct ClientOwner {
     /// The name of the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
-    /// The node that the pod runs on. Without a pod, the node that has the address. Pods on the
-    /// host network have the same address as their node.
+    /// The node that the pod runs on. If no pod is known, this is the node that has the address.
+    /// Pods on the host network have the same address as their node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
 }

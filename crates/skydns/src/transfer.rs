@@ -46,7 +46,8 @@ pub(crate) use tsig::ResponseSigner;
 use tsig::TsigRefusal;
 use wire::{Name, Query, Transport, rcode};
 
-/// Maximum number of concurrent transfers. Each transfer holds a version and a message.
+/// Maximum number of concurrent transfers. Each transfer keeps a version of a zone and one
+/// message in memory.
 const MAX_TRANSFERS: usize = 128;
 /// Maximum number of concurrent transfers of one host.
 const MAX_OF_HOST: usize = 8;
@@ -164,8 +165,8 @@ impl<V: View> ZoneTransfers<V> {
         self.current.send_replace(current.collect());
     }
 
-    /// After each change in `changes`, makes versions of the view that `current` returns, until
-    /// `stop` is cancelled. A zone has at most one version each second.
+    /// After each signal of `changes`, makes new versions of the zones from the view that `current`
+    /// returns, until `stop` is cancelled. A zone has at most one new version each second.
     pub async fn follow_changes(
         self: Arc<Self>,
         mut changes: watch::Receiver<()>,

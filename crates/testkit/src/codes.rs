@@ -64,7 +64,7 @@ pub fn type_name(code: u16) -> String {
     known_name(TYPES, code).unwrap_or_else(|| mnemonic::type_name(code))
 }
 
-/// The number of a type in the form of [`type_name`].
+/// The number of the type for which [`type_name`] returns `name`.
 pub fn type_code(name: &str) -> Option<u16> {
     known_code(TYPES, name).or_else(|| mnemonic::parse_type(name).ok())
 }
@@ -74,7 +74,7 @@ pub(crate) fn class_name(code: u16) -> String {
     name_of(CLASSES, "CLASS", code)
 }
 
-/// The number of a class in the form of [`class_name`].
+/// The number of the class for which [`class_name`] returns `name`.
 pub(crate) fn class_code(name: &str) -> Option<u16> {
     code_of(CLASSES, "CLASS", name)
 }
@@ -84,7 +84,7 @@ pub fn opcode_name(code: u8) -> String {
     name_of(OPCODES, "OPCODE", code.into())
 }
 
-/// The number of an opcode in the form of [`opcode_name`].
+/// The number of the opcode for which [`opcode_name`] returns `name`.
 pub(crate) fn opcode_code(name: &str) -> Option<u8> {
     code_of(OPCODES, "OPCODE", name).and_then(|code| u8::try_from(code).ok())
 }
@@ -95,7 +95,7 @@ pub fn rcode_name(code: u16) -> String {
     known_name(RCODES, code).unwrap_or_else(|| mnemonic::rcode_name(code))
 }
 
-/// The number of an RCODE in the form of [`rcode_name`].
+/// The number of the RCODE for which [`rcode_name`] returns `name`.
 pub(crate) fn rcode_code(name: &str) -> Option<u16> {
     known_code(RCODES, name).or_else(|| mnemonic::parse_rcode(name).ok())
 }

@@ -21,8 +21,8 @@ static RESERVED: Mutex<Reserved> = Mutex::new(Reserved {
 });
 
 struct Reserved {
-    /// A block is reserved while an abstract socket of its name is bound. These names have the same
-    /// network namespace as the ports, and they end with the process.
+    /// A block is reserved while an abstract socket with the block's name is bound. Like a port, such
+    /// a name belongs to a network namespace, and it is free again when the process ends.
     blocks: Vec<UnixListener>,
     /// The ports of the last block that were not returned yet.
     unused: std::ops::Range<u16>,
@@ -44,7 +44,7 @@ pub fn free_port() -> u16 {
 impl Reserved {
     fn add_block(&mut self) {
         // Processes begin at random blocks, so that late packets for a port of an ended process
-        // seldom reach another.
+        // seldom reach another process.
         let begin = fastrand::u16(..BLOCKS);
         let free = (0..BLOCKS).find_map(|step| {
             let block = (begin + step) % BLOCKS;

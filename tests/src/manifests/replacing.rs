@@ -43,7 +43,7 @@ pub fn grace_faults(pod: &Pod) -> Vec<String> {
             _ => {
                 let given = flag(&container.args, "lameduck").unwrap_or(LAMEDUCK);
                 faults.push(format!(
-                    "{}: lameduck of {given} in a grace period of {grace}s",
+                    "{}: the grace period of {grace}s is too short for a lameduck time of {given}",
                     container.name
                 ));
             }
@@ -55,7 +55,7 @@ pub fn grace_faults(pod: &Pod) -> Vec<String> {
 /// Settings that make a rollout of the pod lose queries.
 pub fn rollout_faults(pod: &Pod) -> Vec<String> {
     let Some(kubedns) = pod.container("kubedns") else {
-        return vec!["no kubedns".to_owned()];
+        return vec!["the pod has no container kubedns".to_owned()];
     };
     let kubedns_in_front = flag(&kubedns.args, "dns-port") == Some("53");
     let (front, behind) = match pod.container("nanny") {
@@ -87,7 +87,7 @@ pub fn rollout_faults(pod: &Pod) -> Vec<String> {
     {
         let (front, behind) = (&front.name, &behind.name);
         faults.push(format!(
-            "{behind}: ends after {second}s, and {front}, which asks it, after {first}s"
+            "{behind}: ends after {second}s, but must end at least {OUTLIVES}s after {front}, which ends after {first}s"
         ));
     }
     faults
@@ -96,10 +96,10 @@ pub fn rollout_faults(pod: &Pod) -> Vec<String> {
 /// Faults that would leave kubedns without records if it restarted while the API server is down.
 pub fn snapshot_faults(pod: &Pod) -> Vec<String> {
     let Some(kubedns) = pod.container("kubedns") else {
-        return vec!["no kubedns".to_owned()];
+        return vec!["the pod has no container kubedns".to_owned()];
     };
     let Some(directory) = flag(&kubedns.args, "snapshot-dir") else {
-        return vec!["kubedns: no --snapshot-dir".to_owned()];
+        return vec!["kubedns: --snapshot-dir is not given".to_owned()];
     };
     let of = |list: Option<&Value>, field: &str, value: &Value| {
         let mut all = list.and_then(Value::as_array).into_iter().flatten();
@@ -167,7 +167,7 @@ mod tests {
         );
         assert_eq!(
             grace_faults(&pod),
-            ["kubedns: lameduck of 20s in a grace period of 20s"]
+            ["kubedns: the grace period of 20s is too short for a lameduck time of 20s"]
         );
     }
 
@@ -181,9 +181,12 @@ mod tests {
         assert_eq!(faults(&in_front, &["-lameduck=11s"]), none);
         let behind = ["--dns-port=10053", "--lameduck=11s"];
         assert_eq!(faults(&behind, &["-lameduck=8s"]), none);
-        let found = ["kubedns: ends after 10s, and dnsmasq, which asks it, after 8s"];
+        let found = [
+            "kubedns: ends after 10s, but must end at least 3s after dnsmasq, which ends after 8s",
+        ];
         assert_eq!(faults(&["--lameduck=10s"], &["-lameduck=8s"]), found);
-        let found = ["dnsmasq: ends after 5s, and kubedns, which asks it, after 8s"];
+        let found =
+            ["dnsmasq: ends after 5s, but must end at least 3s after kubedns, which ends after 8s"];
         assert_eq!(faults(&in_front, &[]), found);
     }
 
@@ -230,7 +233,7 @@ mod tests {
         assert_eq!(found, 1);
         let found = faults("/other", &json!({"name": "kept", "emptyDir": {}}));
         assert_eq!(found, 1);
-        let found = ["kubedns: no --snapshot-dir"];
+        let found = ["kubedns: --snapshot-dir is not given"];
         assert_eq!(snapshot_faults(&pod(&[], &[], "{}", &json!({}))), found);
     }
 }

@@ -10,7 +10,7 @@ use super::WatchTiming;
 use super::encoding::FailureStatus;
 use crate::objects::Encoded;
 
-/// Bound of the pause that the API server may request.
+/// A longer pause that the API server requests is cut to this time.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 /// The HTTP status of an API server that is too busy for the request, with or without a header
 /// `Retry-After`.
@@ -64,7 +64,8 @@ pub enum RequestFailure {
 }
 
 impl RequestFailure {
-    /// The reason, as in metrics. In the log, a failure with the same reason is a repeated failure.
+    /// The reason, as in metrics. A failure with the same reason as the failure before counts as a
+    /// repetition in the log.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "unreachable",
@@ -199,8 +200,8 @@ pub(super) fn excerpt(bytes: &[u8]) -> String {
 /// Properties of a refusal, which determine its log level and the pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RefusalState {
-    /// The refusal has lasted longer than that of a starting API server, which briefly refuses
-    /// everything.
+    /// The refusal has lasted too long for an API server that is just starting. Such a server
+    /// refuses everything, but only briefly.
     pub(super) lasting: bool,
     /// The collection is optional, and none of its objects has to be kept up to date.
     pub(super) dispensable: bool,
@@ -243,7 +244,8 @@ impl FeedPauses {
     ) -> Duration {
         let longest = *self.timing.backoff.end();
         match failure {
-            // An API server that has restarted knows no older version, so all instances list again.
+            // After its restart, an API server knows no older version, so all instances list again.
+            // The second pause is random and spreads these lists.
             RequestFailure::Expired(_) | RequestFailure::OtherHistory(_) => {
                 self.relist_pause() + self.timing.turns.relist_pause()
             }

@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use thiserror::Error;
 
-/// Files in PEM.
+/// The paths of files in PEM format.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EtcdTlsFiles {
     /// The CA certificates that verify etcd. If `None`, the certificates of the system are used.

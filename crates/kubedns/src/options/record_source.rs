@@ -107,8 +107,8 @@ impl Options {
         }
     }
 
-    /// The settings of a server that serves only the zones `sources`, without upstreams. The domain
-    /// is that of the first zone.
+    /// The settings of a server that serves only the zones `sources`. The settings do not include
+    /// the upstreams. The domain is that of the first zone.
     ///
     /// # Errors
     ///

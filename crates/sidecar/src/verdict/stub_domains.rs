@@ -23,7 +23,7 @@ pub(super) fn stub_domain_faults(status: &SidecarStatus) -> Vec<PodFault> {
     if let Some(kubedns) = kubedns {
         for domain in &kubedns.stub_domains_without_server {
             let has_unresolved = kubedns.unresolved > 0.0;
-            let reason = has_unresolved.then(|| "the names of their servers".to_owned());
+            let reason = has_unresolved.then(|| "the names of its servers".to_owned());
             domains.insert(domain.as_str(), reason);
         }
     }
@@ -46,7 +46,7 @@ pub(super) fn stub_domain_faults(status: &SidecarStatus) -> Vec<PodFault> {
     faults
 }
 
-/// The stub domains for which dnsmasq has only the SERVFAIL server.
+/// The stub domains for which dnsmasq has only the server that answers SERVFAIL.
 fn domains_without_server(nanny: &NannyStatus) -> Vec<&str> {
     let Some(servfail_server) = &nanny.routes.servfail_server else {
         return Vec::new();
@@ -73,7 +73,8 @@ fn unresolved_names<'a>(domain: &str, nanny: &'a NannyStatus) -> Vec<&'a String>
     unresolved.filter(is_configured).collect()
 }
 
-/// The fault of a stub domain without a usable server: `unresolved` are names without an address.
+/// The fault of a stub domain without a usable server. `unresolved` lists the names of its servers
+/// that have no address.
 fn domain_fault(domain: &str, unresolved: Option<&str>) -> PodFault {
     let fault = if let Some(names) = unresolved {
         let text = format!("names of {domain} are not answered: no address for {names}");

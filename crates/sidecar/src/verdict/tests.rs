@@ -493,7 +493,7 @@ fn stub_domain_without_server_is_fault() {
         "stub_server_unresolved: names of corp.test are not answered: no address for ns.test";
     let unusable =
         "stub_domain_down: names of corp.test are not answered: none of their servers is usable";
-    let in_kubedns = "stub_server_unresolved: names of corp.test are not answered: no address for the names of their servers";
+    let in_kubedns = "stub_server_unresolved: names of corp.test are not answered: no address for the names of its servers";
     let one_of_two =
         "stub_server_unresolved: names of stub domains' servers have no address: ns.test";
     let nowhere = ["127.0.0.1:9"];

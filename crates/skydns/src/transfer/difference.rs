@@ -17,8 +17,8 @@ pub(super) enum ZoneChange {
     Nothing,
     /// The zone has other records.
     Records(ZoneDifference),
-    /// The zone has other records, and the difference is too large to be kept, or the SOA has
-    /// changed.
+    /// The whole zone has to be sent, because the difference is too large to be kept or the SOA
+    /// record has changed.
     Whole,
 }
 

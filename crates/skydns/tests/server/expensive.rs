@@ -123,7 +123,10 @@ async fn flood_is_answered_completely() {
             refused += 1;
         }
     }
-    assert!(good > 0 && refused > 0, "{good} and {refused}");
+    assert!(
+        good > 0 && refused > 0,
+        "{good} queries were answered, and {refused} were refused"
+    );
     eventually(TIMEOUT, || async {
         let counted = ["answered", "refused"].map(|result| {
             let series = format!("kubedns_expensive_queries_total{{result=\"{result}\"}}");
@@ -157,8 +160,8 @@ async fn expensive_query_of_other_host_has_turn() {
         .expect("the server stops in time");
 }
 
-/// An expensive name of a search list needs a place in the bounded queue, as an expensive query
-/// without a search list does.
+/// If the lookup of a name that the search list gives is expensive, this lookup needs a place in the
+/// bounded queue, as any other expensive query does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn searched_name_needs_place_in_queue() {
     // Maximum number of expensive queries of one host that may wait.
@@ -178,7 +181,7 @@ async fn searched_name_needs_place_in_queue() {
             .expect("sent");
     }
 
-    // The second name of the list takes as much work as a query of the flood.
+    // The second name that the search list gives is the expensive name of the flood.
     let searched = Query::new("slow.apps.svc.cluster.local.", "A")
         .id(u16::MAX)
         .edns(1232)
@@ -199,7 +202,7 @@ async fn searched_name_needs_place_in_queue() {
     assert!(answer.starts_with(";; SERVFAIL"), "{answer}");
     assert!(
         answers_before < PLACES,
-        "{answers_before} were answered first"
+        "{answers_before} queries of the flood were answered first"
     );
     server.stop().await;
 }

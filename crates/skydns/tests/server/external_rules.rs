@@ -77,7 +77,8 @@ async fn private_addresses_of_external_names_are_rejected() {
     server.stop().await;
 }
 
-/// Name, type, RCODE, and the key that the tap, the extended error and the metric show.
+/// Each row has the name and the type of a query, the RCODE of the answer, and the key of the rule
+/// that answers, as in the tap, the extended error and the metric. `-` stands for no rule.
 const REASONS: &str = "
     www.outside.test. AAAA NOERROR filterTypes
     www.ads.test. A NXDOMAIN deniedNames
@@ -90,10 +91,10 @@ const REASONS: &str = "
     denied.own.test. A NOERROR deniedNames
     inside.own.test. A NOERROR rebindProtection
     ads.apps.svc.cluster.local. A NOERROR deniedNames
-    # names below `search`: the server tries the search list, and last the external name itself
+    # names below the search suffix: the server tries the search list, then the external name
     www.outside.test.apps.search.cluster.local. AAAA NOERROR filterTypes
     in.outside.test.apps.search.cluster.local. A NOERROR rebindProtection
-    # a name without a rule, and a name with a rule only for another type
+    # types that no rule filters
     www.outside.test. A NOERROR -
     filtered.own.test. A NOERROR -
     filtered.own.test. SRV NOERROR -

@@ -77,7 +77,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The record with its owner name spelt as in the query.
+    /// The record, with `name` as the spelling of its owner name.
     fn under(&self, name: &str) -> String {
         format!("{name} {} IN {} {}", self.ttl, self.rtype, self.data)
     }

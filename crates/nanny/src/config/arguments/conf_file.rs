@@ -32,12 +32,17 @@ pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> ConfFileOpt
         // Files may include each other.
         count += 1;
         if count > MAX_FILES {
-            found.unknown = Some(format!("more than {MAX_FILES} configuration files"));
+            found.unknown = Some(format!(
+                "there are more than {MAX_FILES} configuration files"
+            ));
             break;
         }
         let Some(text) = read_file(&path) else {
-            // dnsmasq logs the cause itself.
-            found.unknown = Some(format!("unreadable configuration file {}", path.display()));
+            // If the file is unreadable, dnsmasq logs the cause itself.
+            found.unknown = Some(format!(
+                "the configuration file {} cannot be read",
+                path.display()
+            ));
             continue;
         };
 
@@ -47,7 +52,7 @@ pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> ConfFileOpt
                 ("conf-file", Some(value)) => waiting.push(PathBuf::from(value)),
                 ("conf-dir", Some(value)) => waiting.extend(files_of_conf_dir(value)),
                 ("conf-script", _) => {
-                    found.unknown = Some(format!("conf-script in {}", path.display()));
+                    found.unknown = Some(format!("{} has the option conf-script", path.display()));
                 }
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! Fetches from parts that answer and from parts that do not.
+//! Fetches from parts of the pod that answer, and from parts that do not answer.
 
 use std::time::Instant;
 
