@@ -21,8 +21,8 @@ static RESERVED: Mutex<Reserved> = Mutex::new(Reserved {
 });
 
 struct Reserved {
-    /// A block is reserved while an abstract socket with the block's name is bound. Like a port, such
-    /// a name belongs to a network namespace, and it is free again when the process ends.
+    /// A block is reserved while an abstract socket with the block's name is bound. Like a port,
+    /// such a name belongs to a network namespace, and it is free again when the process ends.
     blocks: Vec<UnixListener>,
     /// The ports of the last block that were not returned yet.
     unused: std::ops::Range<u16>,

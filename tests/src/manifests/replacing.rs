@@ -55,7 +55,7 @@ pub fn grace_faults(pod: &Pod) -> Vec<String> {
 /// Settings that make a rollout of the pod lose queries.
 pub fn rollout_faults(pod: &Pod) -> Vec<String> {
     let Some(kubedns) = pod.container("kubedns") else {
-        return vec!["the pod has no container kubedns".to_owned()];
+        return vec!["no container of the pod runs kubedns".to_owned()];
     };
     let kubedns_in_front = flag(&kubedns.args, "dns-port") == Some("53");
     let (front, behind) = match pod.container("nanny") {
@@ -96,7 +96,7 @@ pub fn rollout_faults(pod: &Pod) -> Vec<String> {
 /// Faults that would leave kubedns without records if it restarted while the API server is down.
 pub fn snapshot_faults(pod: &Pod) -> Vec<String> {
     let Some(kubedns) = pod.container("kubedns") else {
-        return vec!["the pod has no container kubedns".to_owned()];
+        return vec!["no container of the pod runs kubedns".to_owned()];
     };
     let Some(directory) = flag(&kubedns.args, "snapshot-dir") else {
         return vec!["kubedns: --snapshot-dir is not given".to_owned()];

@@ -160,8 +160,8 @@ async fn expensive_query_of_other_host_has_turn() {
         .expect("the server stops in time");
 }
 
-/// If the lookup of a name that the search list gives is expensive, this lookup needs a place in the
-/// bounded queue, as any other expensive query does.
+/// If the lookup of a name that the search list gives is expensive, this lookup needs a place in
+/// the bounded queue, as any other expensive query does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn searched_name_needs_place_in_queue() {
     // Maximum number of expensive queries of one host that may wait.
