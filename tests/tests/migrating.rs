@@ -24,10 +24,10 @@ use tests::repository;
 /// The value of `$REGISTRY` in the commands of the page.
 const REGISTRY: &str = "registry.example/dns";
 
-/// A script in place of `kubectl`. The file `object` has the workload of the cluster. The real
-/// kubectl changes this workload, and the file `after` has the result. Commands that need a kubelet
-/// do nothing. All other commands go to the embedded API server, which has no workloads. The file
-/// `calls` lists all calls.
+/// A script in place of `kubectl`. The file `object` holds the workload of the cluster. The script
+/// lets the real kubectl change this workload, and writes the result to the file `after`. Commands
+/// that act on running pods do nothing. All other commands go to the embedded API server, which has
+/// no workloads. The file `calls` lists all calls.
 const KUBECTL: &str = r#"#!/bin/sh
 set -e
 echo "$*" >> calls
@@ -58,7 +58,7 @@ const NO_SERVER: &str = "http://no-server.invalid";
 fn from_1_4() {
     let ours = ours("legacy-1.4");
     let after = run("From 1.4", &as_stored(patched(&ours, "before-1.4.yaml"))).to_string();
-    // The page creates a second ReplicationController with another name.
+    // The commands of the page create a second ReplicationController with another name.
     assert!(
         after.contains("kube-dns-v21") && !after.contains("v20"),
         "{after}"

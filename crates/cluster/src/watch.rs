@@ -118,7 +118,7 @@ pub struct WatchTiming {
     /// Time after which a refusal is treated as lasting. A starting API server briefly refuses
     /// everything.
     pub refusal_lasts: Duration,
-    /// The turns of lists that other instances may need at the same time.
+    /// When this instance may request lists that other instances may need at the same time.
     pub turns: ListTurns,
 }
 

@@ -123,7 +123,10 @@ mod tests {
         drop(send);
 
         let wakings = wakings.await;
-        assert!(wakings < 10, "{wakings} for 21 messages");
+        assert!(
+            wakings < 10,
+            "the thread woke {wakings} times for 21 messages"
+        );
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ pub(crate) const STALE_TTL: u32 = 30;
 /// A query that only an upstream can answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternalQuery {
-    /// The name, in upper and lower case as in the alias.
+    /// The name. Its letters have the same case as in the alias that points to the name.
     pub name: Name,
     /// A or AAAA.
     pub qtype: u16,
@@ -75,11 +75,11 @@ impl ExternalAnswers {
             .iter()
             .find(|(known, _)| known == question)
             .map(|(_, answer)| answer);
-        // After the last round a missing answer is not queried again.
+        // After the last round, a query without an answer is not sent again: it has failed.
         known.or(self.closed.then_some(&ExternalAnswer::Failed))
     }
 
-    /// Ends the lookups. Queries without an answer have failed.
+    /// Ends the lookups. From then on, queries without an answer count as failed.
     pub fn close(&mut self) {
         self.closed = true;
     }

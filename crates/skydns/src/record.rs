@@ -11,11 +11,12 @@ pub const TTL: u32 = 30;
 pub const NEGATIVE_TTL: u32 = 60;
 /// Default priority of SRV records.
 pub const PRIORITY: u16 = 10;
-/// Default weight of a record. The weights of one answer are scaled to a sum of 100.
+/// Default weight of a record. An SRV answer gives each weight as a percentage of the sum of the
+/// weights with the same priority.
 pub const WEIGHT: u16 = 10;
 
 /// One entry of the tree. It is created for each visit, and borrows the stored data. SkyDNS calls
-/// such an entry a Service. In this crate, a Service is the Kubernetes kind.
+/// such an entry a Service. In this crate, "Service" always means a Service of Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceRecord<'v> {
     /// Target of the record.

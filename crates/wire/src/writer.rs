@@ -288,7 +288,7 @@ fn suffix_offset(name: &[u8], suffix: &[u8]) -> Option<usize> {
     is_within(name, suffix).then(|| name.len() - suffix.len())
 }
 
-/// A response without records, to a message that may be malformed.
+/// A response that has an RCODE but no answer, to a message that may be malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorResponse {
     /// The RCODE.
@@ -301,14 +301,16 @@ pub struct ErrorResponse {
 }
 
 impl ErrorResponse {
-    /// Appends to `out` the response to `message`: the header with the RCODE, and the question.
+    /// Appends to `out` the response to `message`: the header with the RCODE, the question, and the
+    /// OPT record, if any.
     pub fn append_to(&self, message: &[u8], out: &mut Vec<u8>) {
         let Ok(received) = Header::parse(message) else {
             return;
         };
 
         let question = message.get(HEADER..self.question_end).unwrap_or_default();
-        // RFC 1035, section 4.1.1, copies opcode and RD; RFC 4035, section 3.2.2, copies CD.
+        // A response has the opcode and RD of the query (RFC 1035, section 4.1.1), and the CD of the
+        // query (RFC 4035, section 3.2.2).
         let copied = received.flags & (flag::OPCODE | flag::RD | flag::CD);
         let header = Header {
             id: received.id,
@@ -363,7 +365,7 @@ mod tests {
         assert_eq!(
             opt.ttl.to_be_bytes(),
             [1, 0, 0, 0],
-            "the upper bits of the RCODE"
+            "the OPT record has the upper bits of the RCODE"
         );
     }
 }

@@ -63,8 +63,8 @@ impl<'p> ZonalName<'p> {
     }
 }
 
-/// `below` holds the labels of a name below the name of a Service. Returns whether zonal names are
-/// below that name.
+/// Whether a name in the subtree of a Service has zonal names below it. `below` holds the labels in
+/// front of the Service's name, from right to left.
 pub fn is_above_zonal_names(below: &[&str]) -> bool {
     matches!(below, [] | [ZONE_LABEL] | [ZONE_LABEL, "pin" | "prefer"])
 }

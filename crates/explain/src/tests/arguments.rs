@@ -6,7 +6,7 @@ use super::cluster::Cluster;
 
 const RESOLV_CONF: &str = "dnsmasq asks the servers of the node's resolv.conf";
 
-/// The path of a name, with these options of dnsmasq.
+/// The line `path` in the explanation of a name, if dnsmasq has these options.
 fn path(options: &[&str], name: &str) -> String {
     let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
     let mut cluster = Cluster::with_everything();

@@ -15,8 +15,9 @@ use super::owners::ClientOwners;
 use crate::own_node::OwnNode;
 
 /// Note for pods in which dnsmasq is the only client of kubedns.
-const IN_FRONT: &str = "dnsmasq is in front: kubedns receives its cache misses, without the addresses of clients; \
-                        queryLog logs its clients, and top --dnsmasq counts them";
+const IN_FRONT: &str = "dnsmasq is in front: kubedns receives only the queries that dnsmasq cannot answer from its cache, \
+                        without the addresses of the clients; \
+                        queryLog logs the clients of dnsmasq, and top --dnsmasq counts them";
 
 /// The route `GET /top`.
 pub(crate) fn route(
@@ -38,7 +39,7 @@ pub(crate) fn route(
     })
 }
 
-/// The sources of the document.
+/// The data from which the [`RankingDocument`] is made.
 #[derive(Clone)]
 struct TopPage {
     top: Arc<TopQueries>,
@@ -52,7 +53,7 @@ impl TopPage {
         let found = self.top.ranking(ROWS);
         let in_front = self.topology.is_behind_dnsmasq();
 
-        // dnsmasq in front sends queries from a loopback address.
+        // If dnsmasq is in front, its queries come from a loopback address.
         let mut clients: Vec<IpAddr> = found.clients.iter().map(|row| row.key).collect();
         clients.retain(|client| !(in_front && client.is_loopback()));
         let owners = self.owners.find_owners(&clients).await;
@@ -67,15 +68,15 @@ impl TopPage {
     }
 }
 
-/// Describes the `share` of queries from elsewhere, if it is at least half a percent. With
-/// `trafficDistribution: PreferSameNode`, queries of other nodes arrive here only while these nodes
-/// have no ready DNS pod.
+/// Describes the `share` of queries that come from no pod of this node, if the share is at least
+/// half a percent. With `trafficDistribution: PreferSameNode`, queries of other nodes arrive here
+/// only while these nodes have no ready DNS pod.
 fn describe_elsewhere(share: f64) -> Option<String> {
     let percent = percentage(share);
     (percent > 0).then(|| {
         format!(
-            "{percent} % come from no pod of this node: the DNS pods of other nodes are missing or not ready, \
-             which `kube-dns check cluster` shows, or these clients are not pods"
+            "{percent} % of the queries come from no pod of this node: the DNS pods of other nodes are missing or not ready, \
+             which `kube-dns check cluster` shows, or the clients of these queries are not pods"
         )
     })
 }
@@ -149,7 +150,11 @@ mod tests {
 
     #[test]
     fn queries_from_elsewhere_are_noted() {
-        for (share, begins) in [(0.0, None), (0.004, None), (0.254, Some("25 % come from"))] {
+        for (share, begins) in [
+            (0.0, None),
+            (0.004, None),
+            (0.254, Some("25 % of the queries come from")),
+        ] {
             let note = describe_elsewhere(share);
             assert_eq!(note.is_some(), begins.is_some(), "{share} {note:?}");
             let text = note.unwrap_or_default();

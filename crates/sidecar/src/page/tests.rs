@@ -81,12 +81,12 @@ fn dnsmasq_as_cache_shows_kubedns_servers() {
         "acme.local kubedns 192.0.2.1",
         "everything else kubedns --nameservers of kubedns, or its resolv.conf",
         "kubedns and the nanny have different configurations; kubedns has version 00fe",
-        "dnsmasq forwards everything else to kubedns, whose upstreams are below",
+        "dnsmasq forwards to kubedns, whose upstreams are below",
         "192.0.2.9:53 everything else \u{2713} answers 12.3 ms - 5 1",
     ] {
         assert!(page.contains(expected), "{expected}: {page}");
     }
-    for unexpected in ["none, or unknown", "10053"] {
+    for unexpected in ["dnsmasq has no upstreams", "10053"] {
         assert!(!page.contains(unexpected), "{page}");
     }
 }
@@ -148,10 +148,10 @@ fn failing_pod_is_shown_down() {
             "\u{26a0} counters: hits.bind.: i/o timeout",
             "no RRs for domain &quot;x.&quot; (REFUSED)",
             "\u{2717} down \u{2717} kubedns does not answer for 55 s, since 20:53:20 UTC. \
-             Read the log of kubedns and its CPU limit; the kubelet restarts it. runbook read udp A-&gt;B: i/o timeout",
+             Read the log of kubedns, and check its CPU limit; the kubelet restarts kubedns. runbook read udp A-&gt;B: i/o timeout",
             "other \u{2026} not probed yet",
             "configuration unknown: not read by this sidecar",
-            "none asked, or unknown",
+            "kubedns has asked no upstream, or its upstreams are unknown",
         ],
     );
 }
@@ -359,7 +359,7 @@ fn failing_upstreams_are_listed_twice() {
     status.dnsmasq.as_mut().unwrap().upstreams.clear();
     says(
         &render(&status, "0"),
-        &["Upstreams of dnsmasq none, or unknown"],
+        &["Upstreams of dnsmasq dnsmasq has no upstreams, or they are unknown"],
     );
 }
 

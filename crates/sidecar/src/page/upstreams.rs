@@ -23,8 +23,8 @@ pub(super) fn dnsmasq_section(status: &SidecarStatus, dnsmasq: &DnsmasqReport) -
     html! {
         section aria-label="upstreams of dnsmasq" {
             h2 { "Upstreams of dnsmasq" }
-            @if by_kubedns { p { "dnsmasq forwards everything else to kubedns, whose upstreams are below" } }
-            @if upstreams.is_empty() { @if !by_kubedns { p { "none, or unknown" } } } @else {
+            @if by_kubedns { p { "dnsmasq forwards to kubedns, whose upstreams are below" } }
+            @if upstreams.is_empty() { @if !by_kubedns { p { "dnsmasq has no upstreams, or they are unknown" } } } @else {
                 (dnsmasq_table(upstreams, loops.unwrap_or(&BTreeSet::new()), status.time))
             }
         }
@@ -114,7 +114,7 @@ pub(super) fn kubedns_section(status: &SidecarStatus) -> Markup {
             h2 { "Upstreams of kubedns" }
             @match kubedns {
                 Some(kubedns) if !kubedns.upstreams.is_empty() => (kubedns_table(kubedns, status.time)),
-                _ => p { "none asked, or unknown" },
+                _ => p { "kubedns has asked no upstream, or its upstreams are unknown" },
             }
         }
     }

@@ -67,7 +67,7 @@ impl<B: Backend> Resolver<B> {
         let start = out.len();
         let attempt = self.attempt_verified(query, client, view, signer.as_ref(), out);
 
-        // An answer that takes longer is signed when it is finished.
+        // An answer that is not finished yet is signed when it is finished.
         match (attempt, signer) {
             (AnswerAttempt::Answered(reply), Some(signer)) => {
                 AnswerAttempt::Answered(sign_reply(signer, start, reply, out))
@@ -98,7 +98,7 @@ pub(super) fn sign_reply(
     out: &mut Vec<u8>,
 ) -> Reply {
     if signer.sign_response(start, serial::now(), out) {
-        // Without room for the signature, the client retries over TCP.
+        // The signature had no room: the response is truncated, and the client retries over TCP.
         return Reply {
             truncated: true,
             rcode: rcode::NOERROR,

@@ -37,8 +37,9 @@ fn reply(octets: &[u8]) -> UpstreamReply {
     }
 }
 
-/// The length, the answer count, the length of the OPT record and TC of an answer, and whether the
-/// answer is reported as truncated.
+/// Appends the answer to `query`. Returns the length of the message, the number of answer records,
+/// the length of the OPT record, the TC flag, and whether `append_answer` reports that it truncated
+/// the answer.
 fn answer(reply: &UpstreamReply, query: &[u8]) -> (usize, u16, usize, bool, bool) {
     let parsed = wire::Query::parse(query, Transport::Udp).unwrap();
     let mut out = Vec::new();
@@ -46,7 +47,7 @@ fn answer(reply: &UpstreamReply, query: &[u8]) -> (usize, u16, usize, bool, bool
     let read = Message::parse(&out).unwrap();
     assert_eq!((read.end(), &out[..2]), (out.len(), &query[..2]));
     let name = read.question().unwrap().name;
-    assert_eq!(name, parsed.name, "in the client's case");
+    assert_eq!(name, parsed.name, "the name is in the client's case");
     let opt = read
         .section(Section::Additional)
         .map(|opt| opt.range().len())
