@@ -1,6 +1,6 @@
 //! Compares the answers of kubedns with recorded answers of CoreDNS' kubernetes plugin
-//! (`tests/conformance/coredns`), under the corresponding flags. Objects go into the index, and
-//! queries into the engine.
+//! (`tests/conformance/coredns`), under the corresponding flags. The test puts
+//! objects directly into the index, and queries directly into the engine.
 //!
 //! `COREDNS=pods cargo test -p tests --test coredns` runs only the scenarios with `pods` in their
 //! name. `COREDNS_BIN` is the path of a real CoreDNS, if it is not in `PATH`.
@@ -41,5 +41,8 @@ fn coredns_answers_agree_or_are_listed() {
         }
     }
     assert!(asked > 0, "no scenario has {filter:?} in its name");
-    assert_eq!(wrong, 0, "wrong answers among {asked}, see above");
+    assert_eq!(
+        wrong, 0,
+        "{wrong} of {asked} answers are wrong, and are printed above"
+    );
 }

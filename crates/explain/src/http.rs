@@ -26,7 +26,7 @@ struct ExplainQuery {
 }
 
 impl Explainer {
-    /// The route of the status port.
+    /// The route `/explain` of the status port.
     pub fn route(
         &self,
     ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {

@@ -1,7 +1,7 @@
-//! The output for the user: whole lines on standard error, each with the name of its process in
-//! front.
+//! The output for the user: whole lines on standard error. Each line begins with the name of the
+//! process that wrote it.
 //!
-//! The guide, printed once the pod is ready, goes to standard output instead (see
+//! When the pod is ready, a guide for the user is printed. The guide goes to standard output (see
 //! [`Console::guide`]), so that it can be separated from the logs.
 
 use std::io::{self, IsTerminal, Write};

@@ -1,4 +1,5 @@
-//! The kinds of findings: level, remedy, section of the runbook, and place in reports.
+//! The kinds of findings. Each kind has a level, a remedy, a section of the runbook, and a place in
+//! reports.
 //!
 //! The sidecar decides which findings a pod has. Code that shows findings takes their properties
 //! from this module.
@@ -151,7 +152,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Pod,
         "kubedns_silent",
         "no-answers",
-        "Read the log of kubedns and its CPU limit; the kubelet restarts it.",
+        "Read the log of kubedns, and check its CPU limit; the kubelet restarts kubedns.",
     ),
     FindingFacts::down(
         FindingKind::DnsmasqSilent,
@@ -193,14 +194,14 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Upstreams,
         "upstream_down",
         "upstream-down",
-        "Ask it with dig from the node; the other servers answer meanwhile.",
+        "Ask the upstream with dig from the node; the other servers answer meanwhile.",
     ),
     FindingFacts::degraded(
         FindingKind::UpstreamsUnproven,
         FindingGroup::Upstreams,
         "upstreams_unproven",
         "upstream-down",
-        "Ask them with dig from the node; set --upstream-probe-name to a name that they can resolve.",
+        "Ask the upstreams with dig from the node; set --upstream-probe-name to a name that they can resolve.",
     ),
     FindingFacts::degraded(
         FindingKind::UpstreamNotTrusted,
@@ -249,7 +250,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Configuration,
         "config_differs",
         "configuration-differs",
-        "Give kubedns the ConfigMap of the nanny: --config-dir or --config-map.",
+        "Give kubedns the ConfigMap of the nanny, with --config-dir or --config-map.",
     ),
     FindingFacts::degraded(
         FindingKind::StubServerUnresolved,
@@ -284,7 +285,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Pod,
         "container_restarts",
         "containers-restart",
-        "Run kubectl describe pod to see why the container last terminated, and read its log with --previous (without it, if kubedns has --restart-after-crash).",
+        "Run kubectl describe pod to see why the container last terminated, and read its log with --previous (without --previous if kubedns has --restart-after-crash).",
     ),
     FindingFacts::degraded(
         FindingKind::ReportMissing,

@@ -249,7 +249,7 @@ impl EndpointsFeed {
     async fn put_in_force(&mut self, source: EndpointsSource) -> Result<(), ReceiverGone> {
         if self.zones && source == EndpointsSource::Endpoints {
             tracing::warn!(
-                "Endpoints have no zones; --prefer-zone and --zonal-names find none until EndpointSlices can be read"
+                "Endpoints have no zones, so kubedns has no zones for --prefer-zone and --zonal-names until EndpointSlices can be read"
             );
         }
 
@@ -307,7 +307,8 @@ impl EndpointsFeed {
             (false, true) => {
                 self.feed_of::<Zoned>(|change| Event::EndpointSlice(change.map(|zoned| zoned.0)))
             }
-            // `PodNamed` slices have places, too. Without `zones`, no option needs the places.
+            // `PodNamed` slices also have the zones and hints of endpoints (`EndpointPlaces`).
+            // Without `zones`, no option needs them.
             (true, false) => self.feed_of::<PodNamed<EndpointSlice>>(|change| {
                 Event::EndpointSlice(change.map(|named| named.0.without_places()))
             }),

@@ -1,5 +1,6 @@
-//! A TCP relay in front of etcd. Closing the relay closes all its connections. Muting watches keeps
-//! their connections open, and drops what etcd sends on them after the confirmation.
+//! A TCP relay in front of etcd. Closing the relay closes all its connections. The connection of a
+//! muted watch stays open, but the relay drops everything that etcd sends on it after etcd has
+//! confirmed the watch.
 
 use std::io;
 use std::net::SocketAddr;

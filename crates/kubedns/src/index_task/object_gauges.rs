@@ -1,4 +1,5 @@
-//! Gauges of objects, addresses and records. A count visits all of them, so counts are periodic.
+//! Gauges of objects, addresses and records. Counting them visits all of them, so they
+//! are counted only from time to time.
 
 use daemon::metrics::gauge_value;
 
@@ -18,7 +19,7 @@ pub(super) fn set(index: &Index, status: &Status, metrics: &Metrics) {
     if metrics.over_capacity.get() == 0 && counts.over_capacity > 0 {
         tracing::warn!(
             over_capacity = counts.over_capacity,
-            "Endpoints truncated to 1000 addresses by the control plane, EndpointSlices hold all of them"
+            "the control plane truncated Endpoints to 1000 addresses, only EndpointSlices hold all addresses"
         );
     }
     metrics.over_capacity.set(gauge_value(counts.over_capacity));

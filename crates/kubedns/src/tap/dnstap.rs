@@ -25,7 +25,7 @@ use self::message::MessageEncoder;
 /// The pause after the first failure. Each failure doubles the pause, up to `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_mins(1);
-/// Timeout of a connection with its handshake, and of each write.
+/// Timeout of connecting and of the handshake together, and of each write.
 const READER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of the STOP handshake at shutdown.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -104,8 +104,8 @@ enum DnstapError {
     Watches(#[from] skydns::tap::TooManyWatches),
 }
 
-/// Sends answered queries to the reader until `stop`. Messages contain `version`, the name and
-/// version of this server.
+/// Sends answered queries to the reader until `stop`. Each message contains `version`, which
+/// is the name and the version of this server.
 pub(crate) async fn run(
     reader: DnstapReader,
     tap: Arc<QueryTap>,
@@ -131,7 +131,7 @@ pub(crate) async fn run(
             ?reader,
             error = &error as &dyn std::error::Error,
             ?pause,
-            "no dnstap reader, trying again"
+            "the connection to the dnstap reader failed, trying again"
         );
         stop.run_until_cancelled(tokio::time::sleep(pause)).await;
         pause = (pause * 2).min(LAST_PAUSE);

@@ -155,7 +155,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             Lookup::Exists => {}
         }
 
-        // Of equal entries, which may differ in weight, one is kept. A transfer always keeps the same one.
+        // Of several equal entries, only one is kept. Equal entries may differ in weight, so a
+        // transfer always keeps the same entry.
         let chosen = if self.context.zone_data {
             entries.into_distinct()
         } else {

@@ -44,14 +44,14 @@ pub(super) struct InFlightQueries {
 #[derive(Debug, Default)]
 struct InFlightTable {
     queries: HashMap<InFlightKey, watch::Receiver<Option<ForwardOutcome>>, RandomState>,
-    /// The places for the queries to each list of upstreams, which clients share.
+    /// For each list of upstreams, the places for queries. The clients share these places.
     routes: HashMap<UpstreamList, Arc<ClientShares>, RandomState>,
 }
 
 /// How a caller takes part in a query.
 pub(super) enum JoinOutcome {
-    /// The query is new: send the query, and pass the outcome to the owner. The waiter gets the
-    /// outcome, too.
+    /// The query is new. The caller must send it, and pass the outcome to [`QueryOwner::finish`].
+    /// The waiter then gets the outcome.
     Started(QueryOwner, OutcomeWaiter),
     /// The query is already in flight.
     Joined(OutcomeWaiter),

@@ -57,7 +57,7 @@ impl ForwardMetrics {
             )?,
             durations: register_histogram_vec_with_registry!(
                 "kubedns_forward_request_duration_seconds",
-                "Time from the first query to an upstream to its usable response.",
+                "Time from sending the first query to an upstream until its usable response arrives.",
                 &["upstream"],
                 BUCKETS.to_vec(),
                 registry
@@ -87,7 +87,7 @@ impl ForwardMetrics {
             overloaded: register_counter(
                 registry,
                 "overloaded_total",
-                "Queries rejected because too many were in flight, of all clients or of one.",
+                "Queries rejected because too many queries were in flight, from all clients together or from one client.",
             )?,
             failed: register_counter(
                 registry,

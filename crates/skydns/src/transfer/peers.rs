@@ -26,7 +26,7 @@ pub enum ParsePeersError {
     #[error("{0:?} is not a network: {1} is the network of this address")]
     Host(String, IpNet),
     /// The list has too many peers.
-    #[error("{0} peers: expected at most {MAX_PEERS}")]
+    #[error("the list has {0} peers, but at most {MAX_PEERS} are allowed")]
     Many(usize),
 }
 
@@ -181,7 +181,7 @@ mod tests {
             ),
             (
                 &*"10.0.0.1,".repeat(101),
-                "101 peers: expected at most 100".to_owned(),
+                "the list has 101 peers, but at most 100 are allowed".to_owned(),
             ),
         ] {
             assert_eq!(

@@ -55,7 +55,7 @@ pub(in crate::forward) enum AskError {
 /// A query in flight. The query has a place in the connection until the reply arrives. If the
 /// caller is gone, the place may be freed earlier; see `free_abandoned`.
 pub(super) struct PendingQuery {
-    /// The message after its length in two octets.
+    /// The message, preceded by its length in two octets.
     framed: Vec<u8>,
     reply: oneshot::Sender<StreamReply>,
     /// The query's place in the connection; `None` if the place was freed before the reply.
@@ -103,7 +103,7 @@ impl UpstreamConnection {
     }
 
     /// Sends a query and waits for the reply. The connection chooses the ID, which is returned with
-    /// the reply. `framed` is the message after its length in two octets.
+    /// the reply. `framed` is the message, preceded by its length in two octets.
     pub(in crate::forward) async fn ask(
         &self,
         framed: Vec<u8>,

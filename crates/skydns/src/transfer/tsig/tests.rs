@@ -51,7 +51,7 @@ struct RefusalResponse {
 }
 
 fn refusal_response(message: &[u8], now: u64) -> RefusalResponse {
-    let refusal = check_query(message, now).expect_err("it is refused");
+    let refusal = check_query(message, now).expect_err("the query is refused");
     let mut response = vec![0xff; 3];
     refusal.append_response(message, QUESTION_END, &mut response);
     let response = response.get(3..).unwrap();
@@ -68,11 +68,11 @@ fn refusal_response(message: &[u8], now: u64) -> RefusalResponse {
 #[test]
 fn query_signed_with_key_is_accepted() {
     let is_signed = |message: &[u8]| check_query(message, NOW).unwrap().is_some();
-    assert!(!is_signed(&soa_query()), "it is not signed");
+    assert!(!is_signed(&soa_query()), "the query is not signed");
     for (what, time) in [
         ("now", NOW),
         ("a slow clock", NOW - 300),
-        ("a fast one", NOW + 300),
+        ("a fast clock", NOW + 300),
     ] {
         assert!(is_signed(&signed_query(&our_key(), time)), "{what}");
     }
