@@ -155,9 +155,9 @@ impl Rig {
         .await
     }
 
-    /// Queries of a client: cluster names (path `cluster`) and external names (path `outside`) to
-    /// the pod's DNS port. If dnsmasq serves that port, cluster names are also queried directly
-    /// from kubedns (path `kubedns`).
+    /// The queries of a client. The pod's DNS port receives the queries for cluster names (path
+    /// `cluster`) and for external names (path `outside`). If dnsmasq serves that port, cluster
+    /// names are also queried directly from kubedns (path `kubedns`).
     pub fn questions(&self) -> Vec<Question> {
         let ports = self.pod.ports;
         let mut all = interleave(

@@ -238,8 +238,8 @@ impl Podman {
         );
     }
 
-    /// Writes an OCI archive of an image for `platform`. The name of the archive has
-    /// `architecture`.
+    /// Writes an OCI archive of an image for `platform`. The name of the archive contains
+    /// `architecture`, which may differ from that of `platform`.
     fn write_archive(&self, release: &Path, image: &str, architecture: &str, platform: &str) {
         let archive = release.join(format!(
             "kube-dns-rs-{image}-{VERSION}-{architecture}.oci.tar"

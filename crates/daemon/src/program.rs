@@ -131,8 +131,8 @@ where
 
         tokio::select! {
             result = run(options, shutdown.clone()) => result,
-            () = signals.cancel_on_signals(&shutdown, lameduck) => anyhow::bail!("stopped by a third signal"),
-            () = wait_until_overdue(&shutdown) => anyhow::bail!("still running {STOP_TIMEOUT:?} after the stop"),
+            () = signals.cancel_on_signals(&shutdown, lameduck) => anyhow::bail!("a third signal has ended the program"),
+            () = wait_until_overdue(&shutdown) => anyhow::bail!("the program still runs {STOP_TIMEOUT:?} after the stop began"),
         }
     });
 

@@ -18,11 +18,11 @@ use crate::config::InForce;
 
 /// The root in wire format.
 const ROOT: [u8; 1] = [0];
-/// Bound of the probed upstreams.
+/// Maximum number of probed upstreams.
 const MAX_PROBED: usize = 64;
-/// Bound of the questions of one upstream, which may serve many stub domains.
+/// Maximum number of different probes for one upstream, which may serve many stub domains.
 const MAX_QUESTIONS: usize = 4;
-/// The number of times in a period that upstreams are examined. A probe is early by at most the
+/// Number of times that all upstreams are examined in each period. A probe is early by at most the
 /// time between two examinations.
 const LOOKS: u32 = 5;
 

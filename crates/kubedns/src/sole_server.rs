@@ -1,4 +1,4 @@
-//! Finds out whether a server with old records is the only one.
+//! Finds out whether this server, which has only old records, is the only DNS server that answers.
 //!
 //! A server that serves a snapshot file is not ready until its first lists are complete or overdue
 //! (`--initial-sync-timeout`), because other servers have newer records. But if no other server is

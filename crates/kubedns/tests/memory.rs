@@ -183,7 +183,10 @@ fn cache_page_takes_few_kilobytes() {
         serde_json::to_writer(&mut page, &Cache(&snapshot))
             .unwrap_or_else(|error| unreachable!("{error}"));
     });
-    eprintln!("/cache of {} bytes {:10} bytes", page.0, memory.bytes_max);
+    eprintln!(
+        "writing the {} bytes of the page /cache takes {} bytes of memory",
+        page.0, memory.bytes_max
+    );
     assert!(page.0 > 1_500_000, "{}", page.0);
     assert!(memory.bytes_max < 200_000, "{}", memory.bytes_max);
 }
@@ -232,7 +235,7 @@ fn verified_pod_takes_few_bytes() {
     let each = |bytes: i64| f64::from(u32::try_from(bytes).unwrap_or(u32::MAX)) / f64::from(PODS);
     let peak = f64::from(u32::try_from(all.bytes_max).unwrap_or(u32::MAX)) / f64::from(PODS);
     let kept = each(all.bytes_current);
-    eprintln!("a pod {kept:17.0} bytes, {peak:.0} at the peak");
+    eprintln!("a pod takes {kept:.0} bytes, and {peak:.0} bytes at the peak");
     let known = made.map(|(_, published)| {
         published
             .get()
@@ -264,7 +267,10 @@ fn deleted_nodes_leave_no_memory() {
             index.apply(Event::Node(Change::Deleted(key)));
         }
     });
-    eprintln!("{NODES} deleted nodes {:9} bytes", kept.bytes_current);
+    eprintln!(
+        "{NODES} deleted nodes leave {} bytes in use",
+        kept.bytes_current
+    );
     assert!(kept.bytes_current < 10_000, "{} bytes", kept.bytes_current);
 }
 

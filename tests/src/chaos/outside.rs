@@ -152,7 +152,8 @@ fn dnsmasq_accepts_lie(mood: Mood, transport: Transport) -> bool {
     }
 }
 
-/// The reaction to a query. Names in a loop of aliases have the loop in every mood.
+/// The reaction to a query. The names of the CNAME loop are answered with their CNAME in every
+/// mood.
 fn react(mood: Mood, zone: &Zone, asked: &Asked) -> Reaction {
     let truth = || zone.answer(asked);
     if let Some(next) = next_in_loop(&asked.name()) {

@@ -1,4 +1,4 @@
-//! The recorded scenarios, with the answers in which kubedns differs.
+//! The scenarios with the answers of CoreDNS, and with those answers of kubedns that differ.
 //! `tests/conformance/coredns/README.md` describes the format.
 
 use std::path::PathBuf;
@@ -19,13 +19,13 @@ pub(crate) struct Scenario {
     _about: String,
     /// The name of the file of objects.
     objects: String,
-    /// The configuration of the plugin.
+    /// The configuration of CoreDNS' plugin `kubernetes`.
     #[serde(rename = "corefile")]
     pub(crate) plugin_options: Vec<String>,
     /// The configuration of other plugins.
     #[serde(rename = "plugins", default)]
     _plugins: Value,
-    /// The zones of the plugin.
+    /// The zones of the plugin `kubernetes`; `None` for its usual zones.
     #[serde(default)]
     pub(crate) zones: Option<String>,
     /// The flags of kubedns that correspond to the configuration.
@@ -110,7 +110,7 @@ impl Case {
 }
 
 impl Case {
-    /// The answer of CoreDNS with the changes that all answers of kubedns have under any flags;
+    /// The answer of CoreDNS with the differences that kubedns always has, whatever its flags;
     /// `None` if kubedns forwards the query. The README has the reasons.
     fn theirs(&self) -> Option<Response> {
         let is_reverse = self.asks.ends_with(".arpa. PTR");

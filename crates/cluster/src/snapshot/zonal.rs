@@ -26,7 +26,8 @@ impl Snapshot {
         Some(Lookup::Exists)
     }
 
-    /// Whether a zonal name is below `path`. The Service has such names even without addresses.
+    /// Whether a zonal name is below `path`. A headless Service has zonal names even if it has no
+    /// addresses.
     pub(super) fn is_above_zonal_name(&self, path: &[&str]) -> bool {
         match path {
             ["svc"] => self.zonal.root().children().next().is_some(),

@@ -12,7 +12,8 @@ use super::level::{LogFilter, basename};
 use super::limit::LineLimiter;
 use super::{LogFlags, LogFormat};
 
-/// Writes events. `W` makes a writer for each line. Each line is a single `write_all`.
+/// Writes events. `W` makes a writer for each line. Each line is written with one call of
+/// `write_all`.
 pub(super) struct KlogLayer<W> {
     filter: LogFilter,
     limiter: LineLimiter,

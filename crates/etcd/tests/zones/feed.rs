@@ -165,8 +165,8 @@ async fn make_changes(etcd: &Etcd, changes: &[&str]) {
     }
 }
 
-/// A proxy keeps the connection of the watch open, and loses what etcd sends. Other connections
-/// work.
+/// A proxy keeps the connection of the watch open, but discards what etcd sends over it. Other
+/// connections work.
 #[tokio::test]
 async fn muted_watch_is_replaced() {
     let cases: [(&[&str], &[&str]); 4] = [
@@ -231,7 +231,7 @@ async fn zone_without_working_watch_is_listed() {
     assert_eq!(seen.tree().len(), 2);
 }
 
-/// Changes elsewhere in etcd, and changes that the watch has reported, are no missed changes.
+/// Changes elsewhere in etcd, and changes that the watch has reported, do not count as missed.
 #[tokio::test]
 async fn quiet_watch_is_kept() {
     let Some(etcd) = Etcd::start("a quiet watch of etcd").await else {

@@ -61,10 +61,10 @@ pub(super) fn warn_of_stub_domain(config: &Config, flags: &ConfigFlags) {
 
     let effect = match flags.topology {
         DnsmasqTopology::DropIn => {
-            "dnsmasq asks kubedns, its servers or both, and uses the first answer"
+            "dnsmasq asks kubedns, the stub domain's servers or both, and uses the first answer"
         }
         DnsmasqTopology::Cache | DnsmasqTopology::Direct | DnsmasqTopology::Alone => {
-            "its servers are not asked"
+            "the stub domain's servers are not asked"
         }
     };
     tracing::warn!(

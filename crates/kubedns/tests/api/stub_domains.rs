@@ -14,8 +14,8 @@ async fn stub_domain_of_cluster_is_warned_of() {
     let stubs = format!(r#"{{"cluster.local":["{stub}"],"corp.cluster.local":["{stub}"]}}"#);
     std::fs::write(config.path().join("stubDomains"), stubs).unwrap();
     let config = format!("--config-dir={}", config.path().display());
-    let either = "dnsmasq asks kubedns, its servers or both";
-    let none = "its servers are not asked";
+    let either = "dnsmasq asks kubedns, the stub domain's servers or both";
+    let none = "the stub domain's servers are not asked";
     for (topology, below, effect) in [
         ("--topology=drop-in", "198.51.100.2", either),
         ("--topology=direct", "198.51.100.1", none),

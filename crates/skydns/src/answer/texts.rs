@@ -136,7 +136,8 @@ impl TextEntries<'_> {
             .as_ref()
             .is_none_or(|known| *target < known.target)
         {
-            // The choice must not depend on the order of the visit.
+            // The lowest target is kept, so that the answer does not depend on the order in which
+            // the entries are visited.
             self.alias = Some(TextAlias {
                 target: target.clone(),
                 ttl,

@@ -1,4 +1,5 @@
-//! Queries by further zone and RCODE. Queries for names of the cluster's zone are not counted.
+//! Counts the queries for names in further zones, by zone and RCODE. The further zones are all
+//! zones except the cluster's.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -1,4 +1,5 @@
-//! Look-ups of names that only upstreams can resolve, for an answer of our own.
+//! Look-ups of external names, which only upstreams can resolve, for an answer that this server
+//! makes itself.
 
 use super::Resolver;
 use super::waiting::AdmittedAsk;
@@ -18,12 +19,12 @@ pub(super) struct ExternalLookup {
     pub(super) answer: ExternalAnswer,
     /// Whether the answer is from the cache, because the upstreams failed.
     pub(super) stale: bool,
-    /// The rule of the configuration that left no records.
+    /// The rule of the configuration because of which the answer has no records.
     pub(super) rule: Option<RuleKey>,
 }
 
 impl ExternalLookup {
-    /// The answer if a rule of the configuration leaves no records.
+    /// An answer that has no records because of a rule of the configuration.
     fn without_records(rule: RuleKey) -> Self {
         Self {
             answer: ExternalAnswer::Records(Vec::new()),
@@ -43,8 +44,8 @@ impl<B: Backend> Resolver<B> {
         let transport = admitted.ask.query.transport;
         let view = admitted.ask.view;
         let lower = question.name.to_lowercase();
-        // The name is the target of an alias of ours. For the alias, a target whose records a rule
-        // leaves out is the same as a target without records.
+        // The name is the target of an alias in our zones. If a rule leaves out the target's
+        // records, the alias is answered as if the target had no records.
         let zone = view.zone();
         if let Some(rule) = zone.rule_for_query(lower.wire(), question.qtype) {
             return Ok(ExternalLookup::without_records(rule.key));

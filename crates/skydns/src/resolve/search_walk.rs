@@ -2,8 +2,8 @@
 //! responses.
 //!
 //! Only answers to A, AAAA and CNAME queries begin with a CNAME to the name at which the walk
-//! ended. A walk for another type may end at a different name, and caches would use that CNAME for
-//! addresses, too.
+//! ended. A walk for another type may end at a different name. Its answer has no CNAME, because
+//! caches would use the CNAME for addresses, too.
 //!
 //! A walk for A, AAAA or CNAME ends at the first name with A or AAAA records, as in glibc's
 //! resolver. The A and AAAA queries of a client then end at the same name. A walk for another type
@@ -42,8 +42,8 @@ pub struct SearchWalk {
     /// TTL of the zone's records, in seconds. It is also the maximum TTL of the CNAME record that
     /// the walk adds.
     alias_ttl: u32,
-    /// SERIAL, REFRESH, RETRY and EXPIRE of the SOA record in a negative answer of the walk: those
-    /// of the zone.
+    /// SERIAL, REFRESH, RETRY and EXPIRE of the SOA record in a negative answer of the walk. They
+    /// are those of the zone.
     soa_numbers: [u32; 4],
     end: WalkEnd,
     lookups: u64,
@@ -70,7 +70,7 @@ struct CandidateResponse {
     reason: Option<AnswerReason>,
 }
 
-/// The records that the walk has put into an answer.
+/// Properties of the records that the walk has put into an answer.
 struct WalkRecords {
     /// The part of the server that gave the records.
     system: System,
@@ -371,7 +371,8 @@ impl CandidateResponse {
         };
         let is_complete = copier.copy_answer(&message, query, name, ttl).is_ok();
 
-        // The alias answers a CNAME query, unless the walk ended at the query name.
+        // The answer to a CNAME query is the alias, so it needs no SOA record. The answer is empty
+        // only if the walk ended at the query name.
         let is_negative = message.header().counts[1] == 0 && query.qtype != rtype::CNAME;
         if is_negative {
             copier.copy_soa(&message);

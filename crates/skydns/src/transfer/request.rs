@@ -15,7 +15,7 @@ use wire::{
     flag, rcode, rtype,
 };
 
-/// A transfer query that was accepted, and the version in force at that time.
+/// A transfer query that was accepted, and the version of the zone at that time.
 pub(super) struct AcceptedTransfer<V> {
     pub(super) request: TransferRequest,
     pub(super) version: Arc<ZoneVersion<V>>,

@@ -1,5 +1,5 @@
-//! Responses of a kube-apiserver 1.36, recorded in both encodings (`tests/recorded`), have the same
-//! content.
+//! Responses of a kube-apiserver 1.36 were recorded in JSON and in protobuf (`tests/recorded`).
+//! Both encodings have the same content.
 
 use std::fmt::Debug;
 
@@ -134,7 +134,7 @@ fn json_list_without_version_is_garbage() {
     }
 }
 
-/// The events of a watch: type and object.
+/// The type and the object of each event of a recorded watch.
 fn events(file: &str, extension: &str) -> Vec<(String, Encoded)> {
     let mut buffer = EventBuffer::default();
     buffer.push_piece(&recorded(&format!("{file}.watch.{extension}")));

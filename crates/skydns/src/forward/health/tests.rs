@@ -94,7 +94,10 @@ fn silence_to_one_name_is_ignored() {
         health.record_answer(&upstream(1), question, rcode, start + SECOND * seconds);
     };
     for seconds in 0..5 {
-        assert!(silent(&a, seconds).is_none(), "one name, however often");
+        assert!(
+            silent(&a, seconds).is_none(),
+            "silence to one name, even if repeated, causes no probe"
+        );
     }
     assert!(
         silent(&question(b"\x01A\0"), 5).is_none(),
@@ -122,7 +125,10 @@ fn silence_to_one_name_is_ignored() {
         "one probe at a time"
     );
     let order = ordered(&health, &[1, 2], start + SECOND * 30);
-    assert_eq!(order, "1 2 |", "it is not dead yet");
+    assert_eq!(
+        order, "1 2 |",
+        "the upstream is not dead before the probe fails"
+    );
 }
 
 #[test]
@@ -172,7 +178,10 @@ fn dead_upstream_is_probed_until_answer() {
     }
     health.record_answer(&upstream(1), &question(b"\x01a\0"), NOERROR, now);
     let order = ordered(&health, &[1, 2], now);
-    assert_eq!(order, "1 2 |", "its first answer puts it back");
+    assert_eq!(
+        order, "1 2 |",
+        "its first answer makes the upstream alive again"
+    );
 }
 
 #[test]
@@ -205,8 +214,11 @@ fn least_recently_used_state_is_evicted() {
     health.record_answer(&numbered(1000), &a, NOERROR, start + 2 * SECOND);
     assert_eq!(health.0.lock().len(), MAX_REMEMBERED);
     let is_remembered = |n| health.was_silent_over_tcp(&numbered(n), start);
-    assert!(is_remembered(0), "used since");
-    assert!(!is_remembered(1), "forgotten");
+    assert!(is_remembered(0), "a state that was used later is kept");
+    assert!(
+        !is_remembered(1),
+        "the least recently used state is evicted"
+    );
 }
 
 /// Outcome of a query; `Died` stands for all steps that make an upstream dead.
@@ -253,7 +265,7 @@ fn upstream_is_down_after_recent_failures() {
         assert_eq!(health.is_down(&first, now), down, "{case}");
         assert!(
             !health.is_down(&first, now + 60 * SECOND),
-            "{case}: it was not queried since"
+            "{case}: a failure does not count after a minute"
         );
     }
 }

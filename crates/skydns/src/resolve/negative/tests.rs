@@ -8,7 +8,7 @@ use super::*;
 
 const SOA: &str = "test. 900 IN SOA ns.test. hostmaster.test. 1 2 3 4 600";
 
-/// The records of `reply` with a limit of `seconds`.
+/// The records of `reply` after `limit_ttls` with a limit of `seconds`.
 fn limited(reply: &Reply, seconds: u32) -> String {
     let mut message = reply.wire();
     limit_ttls(&mut message, seconds);
@@ -29,9 +29,24 @@ fn negative_ttl_is_at_most_limit() {
     let alias = empty.clone().answer("no.test. 800 IN CNAME gone.test.");
     let soa = || empty.clone().authority(SOA);
     for (what, reply, seconds, expected) in [
-        ("both fields", soa(), 60, &*soa_text(60, 60)),
-        ("one field", soa(), 700, &soa_text(700, 600)),
-        ("no field", soa(), 900, &soa_text(900, 600)),
+        (
+            "the limit lowers the TTL and MINIMUM",
+            soa(),
+            60,
+            &*soa_text(60, 60),
+        ),
+        (
+            "the limit lowers only the TTL",
+            soa(),
+            700,
+            &soa_text(700, 600),
+        ),
+        (
+            "the limit lowers neither field",
+            soa(),
+            900,
+            &soa_text(900, 600),
+        ),
         ("a limit of zero", soa(), 0, &soa_text(0, 0)),
         (
             "an alias of a missing name keeps its own TTL",

@@ -22,8 +22,8 @@ use crate::udp::UdpSocket;
 /// Token of the events other than replies: queries of clients, or the wake-up of the thread.
 pub(super) const OTHER: u64 = 0;
 
-/// Time between two searches for sockets to close. A socket that nobody uses stays open at most for
-/// its maximum age and this time.
+/// Time between two searches for sockets to close. An unused socket stays open for at most its
+/// maximum age plus this time.
 const CLOSE_EVERY: Duration = Duration::from_millis(500);
 
 /// Pause after the kernel has failed to wait for events. No cause of such a failure is known.
