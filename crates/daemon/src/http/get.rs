@@ -56,7 +56,7 @@ pub enum GetError {
     #[error("more than {0} bytes")]
     Large(usize),
     /// The response was not HTTP; contains its first line.
-    #[error("answered {0:?}")]
+    #[error("the server answered {0:?}")]
     NotHttp(String),
 }
 
