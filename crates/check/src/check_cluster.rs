@@ -25,7 +25,7 @@ use self::report::CheckLine;
 
 const NAME: &str = "kube-dns check cluster";
 const USAGE: &str = "\
-Checks a running kube-dns, one line per check, with advice for each failure.
+Checks a running kube-dns, and prints one line for each check, with advice for each failure.
 
   kube-dns check cluster [--output=json]
 

@@ -4,10 +4,11 @@
 //!   own. The error texts are the same as in Go.
 //! * [`query_with_tcp_retry`]: one query over UDP, and over TCP if the answer is truncated. It uses
 //!   hickory-net.
-//! * [`external_queries`] and [`DnsAnswer::is_usable`]: whether an upstream works.
+//! * [`external_queries`]: the queries that test an upstream. [`DnsAnswer::is_usable`] tells
+//!   whether an answer shows that the upstream works.
 //! * [`chaos`]: queries of class CHAOS, about the server itself.
 //! * [`resolve`]: up-to-date addresses of servers that are given by name. It uses hickory-resolver.
-//! * [`hosts`] and [`resolv_conf`]: the files of a resolver.
+//! * [`hosts`] and [`resolv_conf`]: reading the files hosts(5) and resolv.conf(5).
 //!
 //! This crate does not forward queries. The crate `skydns` forwards queries, without parsing the
 //! records of messages.

@@ -47,7 +47,7 @@ pub(crate) enum StateDirError {
 
 impl StateDir {
     /// Opens `given`. Without `given`, removes the directories of killed nannies from [`PLACES`],
-    /// and creates a directory in the first place that is writable and has space.
+    /// and creates a directory in the first of them that is writable and has space.
     ///
     /// If the file system of `given` is full, a directory in [`PLACES`] is used instead. Other
     /// faults of `given` are errors.
@@ -215,7 +215,7 @@ fn check_owner(path: &Path) -> io::Result<()> {
 
     Err(io::Error::new(
         io::ErrorKind::PermissionDenied,
-        "the path is no directory of the nanny's user",
+        "the path is not a directory that the nanny's user owns",
     ))
 }
 

@@ -24,7 +24,7 @@ pub(crate) enum Cause {
     NotSynced,
     /// The records of a further zone are not loaded.
     ZoneNotLoaded,
-    /// A federated name needs the zone and region of a node.
+    /// A federated name needs the zone and region of a node, but they are not known.
     RegionUnknown,
     /// The server is shutting down.
     Stopping,
@@ -40,7 +40,8 @@ pub(crate) enum Cause {
     NoUpstreams,
     /// No upstream gave a usable reply. The failure is that of the most preferred upstream.
     Upstream(Upstream, UpstreamFailure),
-    /// The reply of the upstream is SERVFAIL or REFUSED.
+    /// The reply of the upstream is SERVFAIL or REFUSED. Or the upstream was queried for the target
+    /// of an alias, and the RCODE of its reply is neither NOERROR nor NXDOMAIN.
     Reply(Upstream, u16),
     /// No upstream replied before the deadline.
     Late,
@@ -100,7 +101,7 @@ impl Cause {
             ),
             Self::Rule(RuleKey::FilterTypes) => (
                 info::FILTERED,
-                "the key filterTypes of the ConfigMap filters this type of external names",
+                "the key filterTypes of the ConfigMap filters queries of this type for external names",
             ),
             Self::Rule(RuleKey::DeniedNames) => (
                 info::BLOCKED,
@@ -199,7 +200,8 @@ fn options_at_end(message: &[u8]) -> Option<usize> {
 /// INFO-CODE and EXTRA-TEXT for an upstream's error response.
 fn reply(upstream: &Upstream, rcode: u16) -> (u16, Cow<'static, str>) {
     match rcode {
-        // RFC 8914, section 4.23, includes servers that "potentially refused to reply".
+        // According to RFC 8914, section 4.23, this code also covers servers that "potentially
+        // refused to reply".
         rcode::REFUSED => (
             info::NO_REACHABLE_AUTHORITY,
             format!("{upstream}: REFUSED").into(),

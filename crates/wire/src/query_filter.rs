@@ -1,7 +1,7 @@
 //! Selection of queries to log or watch, by name, client, RCODE and type.
 //!
-//! A filter is compiled once. To match a query, the filter copies nothing but a query name that is
-//! not valid UTF-8.
+//! A filter is compiled once. To match a query, the filter copies the query name only if the name
+//! is not valid UTF-8, and copies nothing else.
 
 use std::net::IpAddr;
 

@@ -52,7 +52,7 @@ async fn flood() {
     let during = usage(&mut lab);
     assert!(
         during.descriptors < before.descriptors + 50,
-        "a half-open connection has no descriptor: {during:?}"
+        "half-open connections have descriptors: {during:?}"
     );
     bounded(&mut lab, "2,000 half-open connections", before);
     assert!(

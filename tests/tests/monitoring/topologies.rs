@@ -30,7 +30,8 @@ const PANELS_OF_FEATURES: [&str; 3] = [
     "Who answers the clients of each node",
 ];
 
-/// Alerts about upstreams over TLS, which any topology can have.
+/// Alerts about upstreams over TLS. They cannot fire here, because the pods of this test have no
+/// such upstreams.
 const ALERTS_OF_FEATURES: [&str; 2] = [
     "KubeDNSUpstreamNotTrusted",
     "KubeDNSUpstreamCertificateExpiring",

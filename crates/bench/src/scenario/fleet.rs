@@ -1,5 +1,5 @@
-//! The cost of many kubedns instances to a real API server, and the time from a change to the
-//! answer of each instance.
+//! The cost of many kubedns instances to a real API server, and the time from a change until the
+//! queried instances answer with it.
 
 use std::time::{Duration, Instant};
 
@@ -16,12 +16,13 @@ use crate::real::{Real, VARIABLE};
 use crate::report;
 use crate::setup::{Bench, say};
 
-/// The pause before the start of the fleet, in which the API server is measured without it, and the
-/// pause after the start, in which the API server finishes the work that the start has caused.
+/// The length of the pauses before and after the start of the fleet. In the first pause, the API
+/// server is measured without the fleet. In the second pause, the API server finishes the work that
+/// the start has caused.
 const SETTLING: Duration = Duration::from_secs(5);
 /// The time for which nothing changes.
 const IDLE: Duration = Duration::from_secs(20);
-/// The pause between two changes: ten a second.
+/// The time between two changes: ten changes a second.
 const PERIOD: Duration = Duration::from_millis(100);
 /// Number of changes. Each changes one slice.
 const CHANGES: u32 = 300;
@@ -30,8 +31,9 @@ const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
 /// Maximum number of instances that are queried after each change. More queries would take the CPU
 /// time that the other instances need.
 const ASKED: usize = 50;
-/// The pause between two queries to the whole fleet. A larger fleet does not get more queries: the
-/// limit is ten thousand a second in all.
+/// The shortest pause between two queries that go to different instances, after the same change or
+/// during a start. So all instances together get at most ten thousand queries a second, even if the
+/// fleet is larger.
 const SPACING: Duration = Duration::from_micros(100);
 /// The shortest pause between two queries to one kubedns.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -54,7 +56,8 @@ pub(super) async fn measure(
         rows: Vec::new(),
     };
     // kubedns answers for a headless Service only after the lists of both Services and endpoints.
-    // The Service `probe` never changes, because the starts wait for its addresses.
+    // Each start of a fleet waits for the addresses of the Service `probe`, so the changes below
+    // leave it out. Its slice is written once, in case an earlier run has changed the slice.
     let headless: Vec<&Service> = cluster.headless().collect();
     let (probe, others) = headless.split_first().context("no headless Service")?;
     real.change_slice(probe).await?;
@@ -149,7 +152,8 @@ async fn change(
         real.change_slice(&altered).await?;
         let at = Instant::now();
         accepted.push(at.duration_since(requested));
-        // The queries are spread over the pause.
+        // Each instance gets a query after each `pause`. The instances are not queried all at the
+        // same time, but one after the other within `pause`.
         for (place, &server) in (0..).zip(&asked) {
             let altered = altered.clone();
             waiting.spawn(async move {

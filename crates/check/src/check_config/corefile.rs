@@ -121,10 +121,10 @@ impl Corefile {
 /// The port that clients query. If dnsmasq is in front, clients query the port of dnsmasq, which is
 /// always 53.
 fn port_of(flags: &KubednsFlags) -> &str {
-    let is_in_front = matches!(flags.value("topology"), Some("direct" | "alone"));
+    let kubedns_is_in_front = matches!(flags.value("topology"), Some("direct" | "alone"));
     flags
         .value("dns-port")
-        .filter(|_| is_in_front)
+        .filter(|_| kubedns_is_in_front)
         .unwrap_or("53")
 }
 

@@ -101,7 +101,7 @@ fn search_candidates(name: &str, resolv_conf: &ResolvConf) -> Vec<String> {
         .map(|domain| format!("{name}.{domain}"))
         .collect();
 
-    // A name with enough dots is tried as it is before the search list.
+    // A name with enough dots is tried first as it is, and then with the search list.
     let first = name.matches('.').count() >= resolv_conf.ndots;
     let position = if first { 0 } else { candidates.len() };
     candidates.insert(position, name.to_owned());

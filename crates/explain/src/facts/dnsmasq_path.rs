@@ -196,7 +196,8 @@ impl DnsFront {
         kubedns_domain: Option<&Name>,
     ) -> Option<DnsmasqPath> {
         let labels = options.domain.label_count();
-        // The stock manifest names kubedns in an option for the same domain.
+        // If both domains are the same, the option is the one of the stock manifest, and its server
+        // is kubedns.
         if kubedns_domain.is_some_and(|domain| domain.label_count() >= labels) {
             return None;
         }
@@ -311,7 +312,8 @@ struct StubDomain<'c> {
     servers: &'c [ServerAddr],
 }
 
-/// The path of a query if pods query kubedns directly. The servers may include dnsmasq.
+/// The path of a query if pods query kubedns directly. One of the servers to which kubedns forwards
+/// may be dnsmasq.
 fn path_without_dnsmasq(route: &NameRoute) -> DnsmasqPath {
     match route {
         NameRoute::Upstreams { servers } | NameRoute::StubDomain { servers, .. } => {

@@ -10,7 +10,7 @@ use super::{Domain, Options, SeveralDomains};
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExternalZoneError {
     /// `--external-headless` without `--external-zone`.
-    #[error("--external-headless needs --external-zone, in which headless Services are answered")]
+    #[error("--external-headless needs --external-zone, because it adds names to that zone")]
     NoZone,
     /// More than one domain.
     #[error(transparent)]
@@ -112,7 +112,7 @@ mod tests {
     fn external_headless_needs_external_zone() {
         let zone = options(&["--external-headless"]).external_zone();
         let expected =
-            "--external-headless needs --external-zone, in which headless Services are answered";
+            "--external-headless needs --external-zone, because it adds names to that zone";
         assert_eq!(zone.unwrap_err().to_string(), expected);
     }
 

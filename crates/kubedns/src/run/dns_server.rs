@@ -207,8 +207,8 @@ fn start_transfers<B: Backend>(
 }
 
 /// A registry as a collector of another registry. It describes no metrics, because the nested
-/// registry has already checked their names. The other registry accepts only one collector that
-/// describes no metrics.
+/// registry has already checked the names of its metrics. A registry accepts only one such
+/// collector.
 struct NestedRegistry(prometheus::Registry);
 
 impl Collector for NestedRegistry {

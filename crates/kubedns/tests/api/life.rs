@@ -295,7 +295,8 @@ async fn killed_parent_takes_kubedns_with_it() {
     .await;
 }
 
-/// Sends a signal to the process that serves with `--restart-after-crash`.
+/// Sends a signal to the child process that answers queries. kubedns with `--restart-after-crash`
+/// is its parent.
 fn signal_child(kubedns: &Kubedns, signal: Signal) {
     let parent = kubedns.process.id();
     let children = format!("/proc/{parent}/task/{parent}/children");
@@ -473,8 +474,8 @@ async fn cache_page_equals_that_of_kube_dns() {
     assert_eq!(kubedns.get("/metrics").await.0, 404);
 }
 
-/// Each case has the variables for path, namespace and subsystem, the prefix of the metrics, and
-/// the number of warnings.
+/// Each case has the values of the variables for path, namespace and subsystem, the prefix of the
+/// metrics, and the number of warnings.
 #[tokio::test]
 async fn metric_names_follow_environment() {
     let cluster = with_web();

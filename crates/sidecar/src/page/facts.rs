@@ -100,12 +100,12 @@ pub(super) fn dnsmasq_lines(status: &SidecarStatus, dnsmasq: &DnsmasqReport) -> 
                 (counters.evictions) " evictions"
             }
         }
-        @if let Some(error) = &dnsmasq.error { (fault_line(format!("counters: {error}"))) }
+        @if let Some(error) = &dnsmasq.error { (fault_line(format!("cannot read the counters: {error}"))) }
         @if let Some(silent) = silent { (fault_line(format!("upstreams that do not answer: {silent}"))) }
         @if let Some(failing) = failing { (fault_line(format!("upstreams that fail: {failing}"))) }
         @match &status.nanny.known {
             Some(nanny) => (process_lines(&nanny.dnsmasq)),
-            None => (unknown_line("process", &status.nanny)),
+            None => (unknown_line("restarts and fixes", &status.nanny)),
         }
     }
 }
@@ -131,7 +131,7 @@ fn process_lines(process: &DnsmasqProcess) -> Markup {
         li { (restarts) " " (noun) }
         @if let Some(end) = last_end { li { "end of the last process: " (end) } }
         @if !process.missing_fixes.is_empty() {
-            (fault_line(format!("lacks fixes: {}", process.missing_fixes.join(", "))))
+            (fault_line(format!("this dnsmasq lacks fixes: {}", process.missing_fixes.join(", "))))
         }
     }
 }

@@ -145,7 +145,7 @@ fn failing_pod_is_shown_down() {
         &[
             "kubedns \u{2717} does not answer \u{26a0} metrics unknown: http://127.0.0.1:10055/metrics: refused",
             "dnsmasq \u{25d0} answers, but not for the probed name hit ratio unknown",
-            "\u{26a0} counters: hits.bind.: i/o timeout",
+            "\u{26a0} cannot read the counters: hits.bind.: i/o timeout",
             "no RRs for domain &quot;x.&quot; (REFUSED)",
             "\u{2717} down \u{2717} kubedns does not answer for 55 s, since 20:53:20 UTC. \
              Read the log of kubedns, and check its CPU limit; the kubelet restarts kubedns. runbook read udp A-&gt;B: i/o timeout",
