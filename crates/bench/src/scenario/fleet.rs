@@ -31,9 +31,9 @@ const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
 /// Maximum number of instances that are queried after each change. More queries would take the CPU
 /// time that the other instances need.
 const ASKED: usize = 50;
-/// The shortest pause between two queries that go to different instances, after the same change or
-/// during a start. So all instances together get at most ten thousand queries a second, even if the
-/// fleet is larger.
+/// The pause between two queries to the same instance is at least this time, multiplied by the
+/// number of queried instances. So during a start, or after a change, all instances together get at
+/// most ten thousand queries a second.
 const SPACING: Duration = Duration::from_micros(100);
 /// The shortest pause between two queries to one kubedns.
 const PAUSE: Duration = Duration::from_millis(1);

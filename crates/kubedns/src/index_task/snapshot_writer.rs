@@ -18,9 +18,9 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Time after which a write is reported as hanging. A write cannot be cancelled, and the next write
 /// waits for its end.
 const HANGING_AFTER: Duration = Duration::from_secs(30);
-/// Timeout of all writes at shutdown, including their encoding. It is shorter than the time that
-/// the process waits for its tasks. So if a volume hangs, the last changes are not written, but the
-/// exit status is not affected.
+/// Timeout of all writes at shutdown, including the encoding of the objects. It is shorter than the
+/// time that the process waits for its tasks. So if a volume hangs, the last changes are not
+/// written, but the exit status is not affected.
 const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Writes the snapshot file.
