@@ -94,7 +94,7 @@ fn last_words(rig: &Rig) -> String {
     format!("the pod's log ends with:\n{}\n", end.join("\n"))
 }
 
-/// The processes whose resources are sampled: the processes of the pod without localpod.
+/// The processes whose resources are sampled. localpod, which runs them, is not one of them.
 async fn processes(rig: &Rig) -> Vec<Process> {
     vec![
         Process::new("kubedns", rig.pod.container("kubedns").await),

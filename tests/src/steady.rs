@@ -142,12 +142,12 @@ impl Shared {
         u32::try_from(of_path).expect("few questions")
     }
 
-    /// The failure message for a path that does not answer.
+    /// The failure message for a path that does not give enough right answers in time.
     fn behind(&self, path: &str) -> String {
         let mut ledger = self.ledger.lock();
         let streak = ledger.streak(path);
         format!(
-            "{path} does not answer; {streak} right answers in a row so far:\n{}",
+            "the path {path} has not given enough right answers (in a row since its last fault: {streak}):\n{}",
             ledger.report()
         )
     }

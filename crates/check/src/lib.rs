@@ -15,7 +15,7 @@ const USAGE: &str = "\
 Checks a ConfigMap or a running kube-dns, with advice for each failure.
 
   kube-dns check config FILE|DIR|-      a ConfigMap, before it is applied
-  kube-dns check cluster                a running kube-dns: run it in its pod
+  kube-dns check cluster                a running kube-dns; run this command in its pod
 
 ";
 

@@ -42,10 +42,11 @@ impl fmt::Display for Domain {
     }
 }
 
-/// Invalid domain. The error texts are the same as in kube-dns and the API server.
+/// Invalid domain. The error texts for labels are those of kube-dns and the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum DomainError {
-    /// A label is empty, or has a character other than a letter, a digit or '-'.
+    /// A label is empty, has a character other than a lower-case letter, a digit or '-', or begins
+    /// or ends with '-'.
     #[error("Not a valid DNS label. [{LABEL_RULE}]")]
     Label,
     /// A label of more than 63 characters.
@@ -97,7 +98,7 @@ pub enum ClusterDomainsError {
     #[error("{0} is in {1}: the domains of a cluster must not contain each other")]
     Nested(Domain, Domain),
     /// Too many domains.
-    #[error("{0} domains; at most {MAX_DOMAINS} are accepted")]
+    #[error("there are {0} domains; at most {MAX_DOMAINS} are accepted")]
     Many(usize),
 }
 

@@ -1,5 +1,6 @@
-//! The node of this pod, in a cluster with a DNS pod on each node (`manifests/node`): which DNS pods
-//! answer its clients, and how many queries come from elsewhere.
+//! The node of this pod, in a cluster with a DNS pod on each node (`manifests/node`). This module
+//! finds which DNS pods answer the clients of the node, and how many of this pod's queries come
+//! from clients other than the pods of the node.
 //!
 //! Both follow from objects that kubedns watches anyway. The hints in the EndpointSlices of the DNS
 //! Service decide where kube-proxy sends the clients of a node. With `--pods=node`, the pods of the
@@ -23,7 +24,7 @@ use wire::top::TopQueries;
 pub(crate) const DNS_SERVICE: (&str, &str) = ("kube-system", "kube-dns");
 
 const ANSWERED_BY: &str = "kubedns_node_answered_by";
-const HELP_ANSWERED_BY: &str = "1 for the DNS pods that answer the clients of this node: own, others (of other nodes) or any (of all nodes).";
+const HELP_ANSWERED_BY: &str = "1 if the DNS pods that the label pods names answer the clients of this node: own (of this node), others (of other nodes) or any (of all nodes).";
 const ELSEWHERE: &str = "kubedns_node_elsewhere_ratio";
 const HELP_ELSEWHERE: &str =
     "Share of the queries of the last minutes that came from no pod of this node.";

@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn cache_topology_has_no_upstreams() {
+    fn cache_topology_gives_dnsmasq_no_upstreams() {
         let (programs, nameservers) = (programs(), ["127.0.0.1:5306".parse().unwrap()]);
         let wiring = Wiring {
             is_cache: true,

@@ -54,7 +54,7 @@ fn manual_has_every_command_and_flag() {
         for (page, command) in pages("", &program) {
             let text = read(&man.join(format!("{page}.1"))).replace("\\-", "-");
             for flag in flags(&command) {
-                assert!(text.contains(&flag), "{flag} in {page}.1");
+                assert!(text.contains(&flag), "{page}.1 does not have {flag}");
                 for script in &scripts {
                     assert!(
                         script.contains(flag.trim_start_matches('-')),
@@ -76,7 +76,7 @@ fn manual_has_every_command_and_flag() {
     ] {
         assert!(
             names.iter().any(|known| known == name),
-            "{name} in {names:?}"
+            "{name} is not among {names:?}"
         );
     }
 }
@@ -104,7 +104,7 @@ fn bash_parses_completions() {
 }
 
 /// A bash script. It loads a completion script, completes the last of the given words as the Tab
-/// key does, and prints the offers.
+/// key does, and prints the suggestions.
 const PRESS_TAB: &str = r#"
 source "$1"
 shift
@@ -116,7 +116,7 @@ COMP_CWORD=$(($# - 1))
 printf '%s\n' "${COMPREPLY[@]}"
 "#;
 
-/// The offers of bash for the last of the words.
+/// The suggestions of bash for the last of the words.
 fn press_tab(script: &Path, words: &[&str]) -> Vec<String> {
     let output = Process::new("bash")
         .args(["--noprofile", "--norc", "-c", PRESS_TAB, "bash"])
@@ -192,7 +192,7 @@ fn zsh_reads_subcommand_first() {
     }
 }
 
-/// The offers of fish for the last word of the line.
+/// The suggestions of fish for the last word of the line.
 fn press_tab_in_fish(script: &Path, line: &str) -> Vec<String> {
     let load = format!("source {}; complete -C'{line}'", script.display());
     let output = Process::new("fish")

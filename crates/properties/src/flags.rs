@@ -57,7 +57,11 @@ fn read<P: Parser + Debug>(program: &str, style: Style, argv: &[OsString]) -> Op
             Some(options)
         }
         Err(exit) => {
-            assert!(matches!(exit.status, 0 | 2), "status {}", exit.status);
+            assert!(
+                matches!(exit.status, 0 | 2),
+                "the exit status is {}",
+                exit.status
+            );
             assert!(
                 exit.stdout.is_empty() != exit.stderr.is_empty(),
                 "the text is on exactly one of stdout and stderr: {exit:?}"

@@ -62,7 +62,7 @@ fn reply_below(parts: &Parts, path: &str) -> Option<Response> {
     runbook::render_section(section).map(html_page)
 }
 
-/// `/healthcheck/<label>`: 200 if the server is healthy, else 503.
+/// `/healthcheck/<label>`: 200 if the server of the probe is healthy, else 503.
 fn reply_healthcheck(parts: &Parts, label: &str) -> Option<Response> {
     let probe = parts
         .probes
@@ -70,7 +70,8 @@ fn reply_healthcheck(parts: &Parts, label: &str) -> Option<Response> {
         .find(|probe| probe.spec().label == label)?;
 
     let health = probe.health();
-    // The kubelet restarts the container on 503, so the status depends only on this server.
+    // The kubelet restarts the container on 503, so the status depends only on the server of this
+    // probe.
     let status = if health.last.state.is_healthy() {
         StatusCode::OK
     } else {

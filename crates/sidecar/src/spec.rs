@@ -1,7 +1,8 @@
 //! The value of one `--probe`: `label,server,name[,seconds][,type]`.
 //!
-//! The grammar and the error texts are the same as in kube-dns. In addition the type may end in
-//! `/tcp`, as in `A/tcp`, for a probe over TCP.
+//! The grammar is that of kube-dns. In addition the type may end in `/tcp`, as in `A/tcp`, for a
+//! probe over TCP. The error texts are those of kube-dns, if kube-dns has the same check and no
+//! comment names a difference.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -35,7 +36,7 @@ pub struct ProbeSpec {
 
 /// The end of the message for a wrong format.
 pub(crate) const PROBE_FORMAT: &str =
-    ": accepted is <label>,<server>,<dns name>[,<interval_seconds>][,<type>]";
+    ": the accepted format is <label>,<server>,<dns name>[,<interval_seconds>][,<type>]";
 
 /// The error for a `--probe` that cannot be parsed.
 #[derive(Debug, Error, PartialEq, Eq)]

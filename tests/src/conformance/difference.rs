@@ -212,10 +212,14 @@ impl Differences {
             .map(|scenario| (scenario.name.as_str(), scenario))
             .collect();
         for difference in &self.all {
-            let pinned = difference.edit.is_some()
+            let is_verified = difference.edit.is_some()
                 || !difference.answers.is_empty()
                 || !difference.tests.is_empty();
-            ensure!(pinned, "{}: no answer, edit or test pins it", difference.id);
+            ensure!(
+                is_verified,
+                "{}: the difference has no answer, no edit and no test",
+                difference.id
+            );
             for test in &difference.tests {
                 ensure!(
                     crate::repository().join(test).is_file(),

@@ -131,8 +131,8 @@ pub struct Question {
     pub flags: String,
     /// The OPT record, if there is one.
     pub edns: Option<Edns>,
-    /// The whole packet in hex with ID 0; required with `what`. Without `what`, the fields give the
-    /// same packet.
+    /// The whole packet in hex, with ID 0. A question with `what` must have it. In a question
+    /// without `what`, the other fields describe the same packet.
     pub wire: Option<String>,
     /// A description of a packet that is not one well-formed question.
     pub what: Option<String>,
@@ -218,7 +218,7 @@ fn load(path: &Path) -> anyhow::Result<Scenario> {
     let stem = path.file_stem().unwrap_or_default();
     anyhow::ensure!(
         stem == scenario.name.as_str(),
-        "{}: is scenario {}",
+        "{}: the file does not have the name of its scenario, {}",
         path.display(),
         scenario.name
     );

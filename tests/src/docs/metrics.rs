@@ -81,33 +81,38 @@ fn entries(section: &str) -> impl Iterator<Item = (&str, Documented)> {
 fn read(entry: &str) -> Result<(&str, Documented), &'static str> {
     let mut parts = entry.splitn(3, "\n\n").map(str::trim);
     let [Some(heading), Some(line), Some(text)] = [parts.next(), parts.next(), parts.next()] else {
-        return Err("not a heading, a line of properties and a description");
+        return Err(
+            "the entry does not consist of a heading, a line of properties and a description",
+        );
     };
     let [name] = codes(heading)[..] else {
         return Err("the heading is not one name");
     };
     let properties: Vec<&str> = line.split(" · ").collect();
     let [kind, labels, since, exported] = properties[..] else {
-        return Err("not four properties");
+        return Err("the line does not have four properties");
     };
     let kind = kind
         .strip_prefix("Type **")
         .and_then(|kind| kind.strip_suffix("**"))
-        .ok_or("no type")?;
-    let labels = match labels.strip_prefix("labels ").ok_or("no labels")? {
+        .ok_or("the line has no type")?;
+    let labels = match labels
+        .strip_prefix("labels ")
+        .ok_or("the line has no labels")?
+    {
         "none" => BTreeSet::new(),
         labels => codes(labels).into_iter().map(str::to_owned).collect(),
     };
     let old = match since {
         "since kube-dns" => true,
         "since new" => false,
-        _ => return Err("neither from kube-dns nor new"),
+        _ => return Err("the line says neither that the metric is new nor that kube-dns has it"),
     };
     let exported = exported
         .strip_prefix("exported ")
-        .ok_or("no condition for its export")?;
+        .ok_or("the line does not say when the metric is exported")?;
     if text.is_empty() || text.starts_with("**When") || text.ends_with("moves:**") {
-        return Err("no description");
+        return Err("the entry has no description");
     }
     Ok((
         name,
@@ -132,7 +137,7 @@ mod tests {
         for (entry, fault) in [
             (
                 "`x`\n\nCounts.".to_owned(),
-                "not a heading, a line of properties and a description",
+                "the entry does not consist of a heading, a line of properties and a description",
             ),
             (
                 format!("x\n\n{LINE}\n\nCounts."),
@@ -140,19 +145,19 @@ mod tests {
             ),
             (
                 "`x`\n\nType **counter** · labels none\n\nCounts.".to_owned(),
-                "not four properties",
+                "the line does not have four properties",
             ),
             (
                 format!("`x`\n\n{}\n\nCounts.", LINE.replace("new", "1.0")),
-                "neither from kube-dns nor new",
+                "the line says neither that the metric is new nor that kube-dns has it",
             ),
             (
                 format!("`x`\n\n{LINE}\n\n**When it moves:** Look."),
-                "no description",
+                "the entry has no description",
             ),
             (
                 format!("`x`\n\n{LINE}\n\nCounts.\n\n**When it moves:**\n"),
-                "no description",
+                "the entry has no description",
             ),
         ] {
             assert_eq!(read(&entry), Err(fault), "{entry}");

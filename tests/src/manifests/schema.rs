@@ -1,5 +1,5 @@
-//! Checks that documents have no unknown fields and no values of a wrong type, with the types of
-//! k8s-openapi.
+//! Checks with the types of k8s-openapi that documents have no unknown fields and no values of a
+//! wrong type.
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;

@@ -13,10 +13,10 @@ pub struct Options {
     /// Queries a second
     #[arg(long, default_value_t = 1500, value_name = "COUNT")]
     pub rate: u32,
-    /// Changes of the cluster a second
+    /// Number of changes to the cluster in a second
     #[arg(long, default_value_t = 10, value_name = "COUNT")]
     pub changes: u32,
-    /// kubedns in front of dnsmasq
+    /// Put kubedns in front of dnsmasq
     #[arg(long)]
     pub direct: bool,
 }

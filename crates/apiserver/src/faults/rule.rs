@@ -195,7 +195,8 @@ impl Active {
 }
 
 impl RequestFaults {
-    /// Adds a fault. The first refusal and the last corruption count; delays add up.
+    /// Adds a fault. Of several refusals, the first takes effect; of several corruptions, the last.
+    /// Delays add up.
     fn add(&mut self, action: &Action, request: &Request<'_>) {
         let watch = request.verb == Verb::Watch;
         match *action {

@@ -44,7 +44,7 @@ impl Page {
 #[derive(Debug, Error)]
 pub enum GetError {
     /// The target contains characters that break the request.
-    #[error("not a path: {0:?}")]
+    #[error("{0:?} is not a valid path")]
     Target(String),
     /// The connection failed.
     #[error("{0}")]
@@ -53,7 +53,7 @@ pub enum GetError {
     #[error("no answer within {0:?}")]
     Slow(Duration),
     /// The response was too large.
-    #[error("more than {0} bytes")]
+    #[error("the data has more than {0} bytes")]
     Large(usize),
     /// The response was not HTTP; contains its first line.
     #[error("the server answered {0:?}")]

@@ -1,4 +1,4 @@
-//! The server over real sockets, with whole responses.
+//! Tests of the server over real sockets. Most tests compare whole responses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -73,7 +73,7 @@ async fn ask(running: &Running, method: &str, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn replies_look_like_gos() {
+async fn replies_are_like_those_of_go() {
     let running = serve(HttpLimits::default()).await;
     let ok = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: 3\r\n\r\n";
     assert_eq!(ask(&running, "GET", "/fine").await, format!("{ok}ok\n"));
@@ -123,7 +123,7 @@ async fn wildcard_address_serves_both_families() {
 }
 
 #[tokio::test]
-async fn another_address_is_the_only_one() {
+async fn specific_address_is_bound_alone() {
     let hosts = ["127.0.0.1", "127.0.0.2"]
         .into_iter()
         .chain(ipv6_is_here().then_some("::1"));

@@ -15,7 +15,7 @@ use crate::moment::Moment;
 
 /// Maximum number of Services that one look-up visits.
 const MAX_LOOKED_AT: usize = 50_000;
-/// Maximum number of Services in the detail of one name.
+/// Maximum number of Services that are described for one name.
 pub(crate) const MAX_OBJECTS: usize = 4;
 /// Maximum length of each list of addresses, objects, ports or hostnames of one Service.
 const MAX_SHOWN: usize = 8;
@@ -49,10 +49,10 @@ pub(crate) struct FoundObjects {
     pub(crate) services: Vec<FoundService>,
     /// The Services that share the name or the namespace of a misspelled one.
     pub(crate) neighbours: Vec<ObjectKey>,
-    /// Whether each namespace of `services` has a Service. A namespace is absent if the bound of
-    /// visited Services was reached first.
+    /// Whether each namespace of `services` has a Service. A namespace is absent if none of its
+    /// Services was among the first [`MAX_LOOKED_AT`] Services, and there are more Services.
     pub(crate) namespaces: BTreeMap<SmolStr, bool>,
-    /// Whether the bound of visited Services was reached, so `neighbours` may be incomplete.
+    /// Whether there are more than [`MAX_LOOKED_AT`] Services, so `neighbours` may be incomplete.
     pub(crate) cut: bool,
     /// Services that have the requested address among their endpoints.
     pub(crate) backed_by_address: Vec<BackedService>,
@@ -90,7 +90,7 @@ pub(crate) struct BackedService {
 /// The Services that share a name or a namespace with the misspelled ones.
 struct Neighbours {
     keys: Vec<ObjectKey>,
-    /// Whether the bound of visited Services was reached.
+    /// Whether there are more than [`MAX_LOOKED_AT`] Services.
     cut: bool,
 }
 
@@ -166,7 +166,7 @@ impl ObjectLookup {
     }
 
     fn find_neighbours(&self, view: &ObjectsView) -> Neighbours {
-        // Only a name without an answer is worth a visit of all Services.
+        // A visit of all Services takes long. It is made only for a name without an answer.
         if self.misspelled.is_empty() {
             return Neighbours {
                 keys: Vec::new(),

@@ -275,7 +275,10 @@ fn cluster_accepts_several_domains() {
             "cluster.local,b.cluster.local",
             &format!("b.cluster.local. is in cluster.local.: {nested}"),
         ),
-        ("a,b,c,d,e,f,g,h,i", "9 domains; at most 8 are accepted"),
+        (
+            "a,b,c,d,e,f,g,h,i",
+            "there are 9 domains; at most 8 are accepted",
+        ),
     ] {
         assert_eq!(all(text), expected, "{text}");
     }

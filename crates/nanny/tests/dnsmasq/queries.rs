@@ -140,7 +140,8 @@ async fn tap_follows_queries_of_query_log() {
     })
     .await;
 
-    // The edit restarts dnsmasq without a query log, so the tap ends.
+    // Without `queryLog` in the ConfigMap, dnsmasq is restarted without logging of queries, so the
+    // tap ends.
     rig.forward_to(&upstream);
     restarted(&rig, 1).await;
     assert_eq!(following.line(4096).await.unwrap(), None);

@@ -45,7 +45,7 @@ fn error_of_interval(interval: &str) -> String {
 
 #[test]
 fn wrong_probes_are_rejected() {
-    let form = "invalid format to --probe: accepted is <label>,<server>,<dns name>[,<interval_seconds>][,<type>]";
+    let form = "invalid format to --probe: the accepted format is <label>,<server>,<dns name>[,<interval_seconds>][,<type>]";
     let label = "label must be of format ^[a-zA-Z0-9_]+$";
     let server =
         "\"127.0.0.1:x\" is not a server: expected IP, IP:port, [IPv6]:port, name or name:port";

@@ -6,8 +6,9 @@
 //! name. If a query for that name reaches us, the upstream is part of a loop. dnsmasq detects its
 //! own loops in the same way.
 //!
-//! The random name is below a domain for which the upstream is used. A stub domain's server in the
-//! cluster may serve that domain and forward all other names to us, which is not a loop.
+//! The random name is below a domain for which the upstream is used. The upstream may forward other
+//! names to us, which is not a loop. An example is the server of a stub domain that uses the
+//! cluster's DNS for all names outside the stub domain.
 //!
 //! The caller decides when to check, and whether to use an upstream in a loop.
 

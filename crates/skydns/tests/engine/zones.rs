@@ -1,5 +1,5 @@
-//! Zones other than the cluster domain: the zone responsible for a name, missing names, and aliases
-//! between zones.
+//! Tests of zones other than the cluster domain. They check which zone answers a name, what is
+//! answered for a missing name, and how aliases lead from zone to zone.
 
 use skydns::external::ExternalAnswers;
 
@@ -10,7 +10,7 @@ use super::{ask, assert_answers, name, outside_with};
 const LONG: &str =
     "a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a";
 
-/// A zone with `address` at `www`, `deep.below` and [`LONG`], and aliases at other names.
+/// A zone with `address` at `www`, `below.deep` and [`LONG`], and aliases at other names.
 fn zone(address: &str) -> Fixed {
     Fixed::empty()
         .address_at(&["www"], address)
@@ -23,8 +23,8 @@ fn zone(address: &str) -> Fixed {
         .alias_at(&["round"], "round.acme.test")
 }
 
-/// The cluster domain; zones above and below the cluster domain; the zone `acme.test` with a stub
-/// domain and zones below; a reverse zone; and a zone that is not loaded.
+/// A view with the cluster domain, zones above and below the cluster domain, a reverse zone, and a
+/// zone that is not loaded. Below the zone `acme.test` there are further zones and a stub domain.
 fn view() -> Fixed {
     Fixed::new(&[])
         .stub("stub.acme.test", &[])

@@ -1,4 +1,4 @@
-//! Limits of queries in flight. A query in flight continues after its client has disconnected.
+//! Limits on queries in flight. A query in flight continues after its client has disconnected.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -170,9 +170,12 @@ async fn heavy_client_leaves_places_to_others() {
         }
         assert_eq!(admitted, usize::from(heavy) * each, "{heavy} heavy clients");
         let light = (0..10).filter(|n| ask(100, *n)).count();
-        assert_eq!(light, 10, "a light client with {heavy} heavy clients");
+        assert_eq!(
+            light, 10,
+            "queries of a light client beside {heavy} heavy clients"
+        );
         let elsewhere = subject.ask_a("x.test.", &[good.addr()]).await;
-        assert_eq!(elsewhere, GOOD, "another route");
+        assert_eq!(elsewhere, GOOD, "another route is not affected");
     }
 }
 
@@ -220,8 +223,8 @@ async fn joined_caller_survives_first_caller() {
     drop(first);
     fickle.goes_on();
 
-    // The query is sent again once the upstream answers. Resends do not count: the second caller
-    // caused no query of its own.
+    // The upstream answers the second packet of the first caller's query. `requests_total` does not
+    // count this second packet, so the second caller caused no query of its own.
     assert_eq!(outcome_text(&second.await), GOOD);
     assert_eq!(subject.count("requests_total"), 1);
 }

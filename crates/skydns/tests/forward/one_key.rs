@@ -1,4 +1,4 @@
-//! One query to the upstreams for all clients that may share the reply.
+//! If several clients may share a reply, the forwarder sends the upstreams only one query.
 
 use futures::future::join_all;
 use skydns::forward::{CacheLimits, ForwardLimits};
@@ -68,7 +68,10 @@ async fn variants_at_once_make_one_query() {
     assert_eq!(subject.count("in_flight"), 0);
     let asked = fickle.upstream.asked();
     let is_first = |other: &Asked| other.packet == asked[0].packet && other.from == asked[0].from;
-    assert!(asked.iter().all(is_first), "from one socket, with one ID");
+    assert!(
+        asked.iter().all(is_first),
+        "all queries have one source and one ID"
+    );
     // Without a cache, a later query is sent to the upstream again.
     assert_eq!(subject.ask_a(NAMES[0], &upstreams).await, GOOD);
     assert_eq!(subject.count("requests_total"), 2);
@@ -155,8 +158,8 @@ async fn upstream_without_edns_answers_all_clients() {
     }
 }
 
-/// Some devices drop queries with an OPT record. Clients without EDNS must not lose such an
-/// upstream.
+/// Some devices drop queries with an OPT record. The forwarder notices such an upstream, and then
+/// sends it queries without an OPT record.
 #[tokio::test]
 async fn silence_to_edns_causes_plain_queries() {
     let has_opt =
@@ -179,7 +182,7 @@ async fn silence_to_edns_causes_plain_queries() {
     eventually(PATIENCE, is_answered).await;
     upstream.forget();
     assert_eq!(subject.ask_a("w.test.", &upstreams).await, GOOD);
-    assert_eq!(upstream.count(), 1, "no query with an OPT record");
+    assert_eq!(upstream.count(), 1, "a query had an OPT record");
 }
 
 /// A client over TCP needs a complete answer, so a reply that is truncated over UDP is not used.

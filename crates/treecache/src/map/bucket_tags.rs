@@ -9,8 +9,8 @@ use super::MAX_BUCKET;
 /// `n`.
 ///
 /// A lookup compares only keys whose tag matches. Comparing a key causes a cache miss, which is the
-/// main cost of a lookup. The tags are stored beside the pointer to the entries, and take no
-/// additional memory.
+/// main cost of a lookup. The tags take no additional memory, because they use octets of a trie
+/// node that would otherwise be padding.
 #[derive(Clone, Copy, Default)]
 pub(super) struct BucketTags([u16; 3]);
 

@@ -126,7 +126,7 @@ fn answer_plus_edit_is_expected() {
 
 #[test]
 fn misplaced_difference_is_rejected() {
-    let unpinned = "a: no answer, edit or test pins it";
+    let unverified = "a: the difference has no answer, no edit and no test";
     let no_test = json!({"tests": ["tests/none.rs"]});
     let no_difference = "a: s 0.0 x. A lists the answer that would be expected anyway";
     for (name, extra, expected) in [
@@ -145,7 +145,7 @@ fn misplaced_difference_is_rejected() {
             answers(0, "x. A", "NXDOMAIN"),
             no_difference,
         ),
-        ("nothing pins it", json!({}), unpinned),
+        ("nothing verifies it", json!({}), unverified),
         ("no such test", no_test, "a: there is no tests/none.rs"),
     ] {
         let error = load(vec![difference("a", "always", extra)]).expect_err(name);

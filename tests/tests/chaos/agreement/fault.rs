@@ -200,7 +200,8 @@ impl Stage {
         }
     }
 
-    /// Ends all faults, except those that stay in the memory of the pod for ten minutes.
+    /// Ends the fault. The pod may still report the fault for up to ten minutes, because it remembers
+    /// restarts and rejected queries.
     pub(super) async fn end(&self, fault: Fault) {
         self.set_moods(Mood::Honest);
         for (relay, upstream) in self.relays.iter().zip(self.upstreams) {
@@ -240,7 +241,8 @@ impl Stage {
         }
     }
 
-    /// Sends more queries at once than one client may. The limit does not apply to 127.0.0.1.
+    /// Sends more queries at once than one client may. The client is 127.0.0.2, because the limit
+    /// does not apply to 127.0.0.1.
     async fn ask_too_much(&self) {
         let client = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 2), 0))
             .await

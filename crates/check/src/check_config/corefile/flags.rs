@@ -38,7 +38,9 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "autopath",
         Nothing,
-        Different("CoreDNS watches all pods for it (pods verified)"),
+        Different(
+            "the plugin autopath needs the setting pods verified, with which CoreDNS watches all pods",
+        ),
     ),
     ("cache-size", Value, Line),
     (
@@ -59,7 +61,7 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "daemonset",
         Value,
-        Missing("the first lists of CoreDNS have no random delay"),
+        Missing("CoreDNS does not delay its first list requests by a random time"),
     ),
     ("dns-bind-address", Value, Line),
     ("dns-port", Value, Line),
@@ -74,7 +76,7 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
         "etcd-password-file",
         Value,
         Missing(
-            "CoreDNS reads the password from no file: write it into the Corefile, after the word credentials",
+            "CoreDNS cannot read the password from a file: write the password in place of PASSWORD, in the option credentials of the plugin etcd",
         ),
     ),
     ("etcd-user", Value, Line),
@@ -92,7 +94,7 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "external-zone",
         Value,
-        Different("the name server of the zone is ns1.dns"),
+        Different("the name of the zone's name server is ns1.dns.ZONE"),
     ),
     ("fallthrough", Value, Line),
     (
@@ -162,7 +164,7 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "transfer-key",
         Value,
-        Different("the file must have the lines of tsig-keygen, and no comments"),
+        Different("the file must consist of the lines that tsig-keygen prints, without comments"),
     ),
     ("transfer-to", Value, Line),
     ("ttl", Value, Line),
@@ -170,17 +172,19 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "upstream-probe-name",
         Value,
-        Different("health_check asks for the name servers of the root"),
+        Different("the option health_check queries the NS records of the root"),
     ),
     (
         "upstream-probe-period",
         Value,
-        Different("health_check probes a server that failed, every half second"),
+        Different("the option health_check probes only failed servers, every half second"),
     ),
     (
         "upstream-tls-pin",
         Value,
-        Missing("CoreDNS has no pins: only the certificate authority decides"),
+        Missing(
+            "CoreDNS checks no pins: it accepts every valid certificate of the certificate authority",
+        ),
     ),
     ("v", Value, Unneeded),
     ("vmodule", Value, Unneeded),
