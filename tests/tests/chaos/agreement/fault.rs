@@ -200,8 +200,8 @@ impl Stage {
         }
     }
 
-    /// Ends the fault. The pod may still report the fault for up to ten minutes, because it remembers
-    /// restarts and rejected queries.
+    /// Ends the fault. The pod may still report the fault for up to ten minutes, because it
+    /// remembers restarts and rejected queries.
     pub(super) async fn end(&self, fault: Fault) {
         self.set_moods(Mood::Honest);
         for (relay, upstream) in self.relays.iter().zip(self.upstreams) {
