@@ -1,4 +1,4 @@
-//! Lists: their objects, version and pages.
+//! Answers list requests, page by page.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::selector::Selection;
 use crate::status::Status;
 use crate::store::{Listing, Store};
 
-/// Parameters of a list.
+/// Parameters of a list request.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct ListQuery {
     limit: usize,
@@ -44,8 +44,8 @@ impl ListQuery {
                 "resourceVersionMatch: Forbidden: not supported by this server",
             ));
         }
-        // A client that requests version 0 accepts the objects of any version. A list at version 0
-        // has no pages.
+        // A client that requests version 0 accepts the objects of any version. The limit of such a
+        // request is ignored, so the response is the whole list.
         let limit = if version == Some(0) {
             0
         } else {

@@ -334,7 +334,7 @@ fn check_context(file: &Kubeconfig, context: &str) -> Result<(), String> {
             "there is no context {context:?}; the file has no contexts"
         )),
         names => Err(format!(
-            "there is no context {context:?}; the file has {}",
+            "there is no context {context:?}; the file has the contexts {}",
             names.join(", ")
         )),
     }

@@ -1,5 +1,5 @@
-//! A watch on a file or directory: kernel notifications, and periodic polling for changes without
-//! notification (network file systems, bind mounts, failed watches).
+//! A watch on a file or directory. It uses notifications of the kernel, and polls periodically for
+//! changes that cause no notification (network file systems, bind mounts, failed watches).
 //!
 //! The watch only signals a possible change. The caller reads the path and compares the content.
 //! The path is examined on a thread of its own, because it may be on a dead mount.
@@ -75,7 +75,7 @@ impl PathWatch {
         let watcher = notify::recommended_watcher(handler)
             .inspect_err(|error| {
                 let path = path.display();
-                warn!(%path, %error, ?period, "file notifications unavailable, polling periodically");
+                warn!(%path, %error, ?period, "file notifications are unavailable, so the path is polled periodically");
             })
             .ok();
 
@@ -168,7 +168,7 @@ impl Targets {
             if identity.is_some()
                 && let Err(error) = watcher.watch(target, RecursiveMode::NonRecursive)
             {
-                debug!(path = %target.display(), %error, "path is not watched, polling periodically");
+                debug!(path = %target.display(), %error, "the path cannot be watched, so it is polled periodically");
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Queries of class CHAOS: facts that a server reports about itself, such as `cachesize.bind`.
+//! Queries of class CHAOS, which ask a server for facts about itself. For example, `cachesize.bind`
+//! asks for the size of its cache.
 
 use hickory_proto::op::Query;
 use hickory_proto::rr::{DNSClass, Name, RData, RecordType};

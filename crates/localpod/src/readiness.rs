@@ -42,10 +42,7 @@ fn checks(ports: Ports, is_alone: bool) -> Vec<(&'static str, Check)> {
             "kubedns' first listing of Services and Endpoints",
             http(ports.readiness, "/readiness"),
         ),
-        (
-            "an answer on the port of the clients",
-            Check::Dns { port: ports.dns },
-        ),
+        ("an answer on the DNS port", Check::Dns { port: ports.dns }),
         (
             "the sidecar's probe of kubedns",
             http(ports.sidecar, "/healthcheck/kubedns"),

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use warp::Filter;
 
-/// The first pause before the next attempt to listen.
+/// The pause after the first failed attempt to listen. Further pauses are longer.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);

@@ -39,7 +39,8 @@ struct UpstreamHistory {
 }
 
 impl UpstreamHistories {
-    /// Adds the newest counters, if the last ones are old enough, and fills in the histories.
+    /// Reads the counters in the report, if the last reading is old enough. Then copies the
+    /// histories into the report.
     pub(crate) fn update(&self, kubedns: &mut KubednsReport, now: Now) {
         let mut known = self.known.lock();
         let is_due = known
@@ -95,8 +96,9 @@ impl UpstreamHistory {
 }
 
 /// The result of an upstream between two readings. The upstream has failed if there were errors,
-/// and at least as many errors as responses. SERVFAIL counts as an error and as a response.
-/// Otherwise the upstream has answered, or nobody queried it, or the counters began again at zero.
+/// and at least as many errors as responses. SERVFAIL counts as an error and as a response. Fewer
+/// errors than responses count as success. The result is `Waiting` if there were neither errors nor
+/// responses, or if the counters began again at zero.
 fn result_between(before: &KubednsUpstream, after: &KubednsUpstream) -> ProbeResult {
     let responses = KubednsUpstream {
         answers: after.answers - before.answers,

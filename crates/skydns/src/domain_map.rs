@@ -1,4 +1,5 @@
-//! A map of domains to values, in which the longest domain that contains a name applies.
+//! A map from domains to values. The value for a name is that of the longest domain that contains
+//! the name.
 
 use std::collections::HashMap;
 

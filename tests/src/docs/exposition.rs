@@ -80,15 +80,19 @@ pub fn parse(text: &str) -> Exposition {
                 "duplicate metric {name}"
             );
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
-            let (name, kind) = rest.split_once(' ').unwrap_or_else(|| panic!("{line}"));
+            let (name, kind) = rest
+                .split_once(' ')
+                .unwrap_or_else(|| panic!("the TYPE line has no type: {line}"));
             assert_eq!(
                 name, current,
                 "a TYPE line must follow the HELP line of its metric"
             );
-            let family = families.get_mut(name).unwrap_or_else(|| panic!("{line}"));
+            let family = families
+                .get_mut(name)
+                .unwrap_or_else(|| panic!("the metric has no HELP line: {line}"));
             kind.clone_into(&mut family.kind);
         } else if !line.starts_with("# --") {
-            let series = series(line).unwrap_or_else(|| panic!("not a series: {line}"));
+            let series = series(line).unwrap_or_else(|| panic!("the line is not a sample: {line}"));
             let family = families
                 .get_mut(&current)
                 .unwrap_or_else(|| panic!("the sample belongs to no metric: {line}"));

@@ -1,13 +1,13 @@
-//! Privileges that a hardened pod must not have.
+//! Checks the restrictions of a hardened pod.
 //!
-//! The checks read only the manifest. A test pod would not help: podman ignores most of these
+//! The checks read only the manifest. A test pod would not help: podman ignores most of the checked
 //! fields.
 
 use serde_json::{Value, json};
 
 use super::pod::{Container, Pod};
 
-/// Restrictions that the pod lacks, and privileges that it has.
+/// Lists the restrictions that the pod lacks, and the privileges that it must not have but has.
 pub fn faults(pod: &Pod) -> Vec<String> {
     let mut faults = Vec::new();
     let wanted = [

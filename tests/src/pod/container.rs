@@ -28,7 +28,7 @@ pub struct Rights {
 }
 
 impl Container {
-    /// The container of the pod `kube-dns` with this name in the manifest.
+    /// The container that has this name in the manifest of the pod `kube-dns`.
     pub fn of(podman: &Podman, name: &str) -> Self {
         Self {
             podman: podman.clone(),

@@ -29,11 +29,11 @@ impl Cluster {
     /// Makes the records that kubedns has after its first lists, under the flags of the scenario.
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let flags = scenario.flags.iter().map(OsString::from);
-        let options: Options = parse("kube-dns", Style::Pflag, flags).expect("flags");
+        let options: Options = parse("kube-dns", Style::Pflag, flags).expect("the flags are valid");
         let published = Arc::new(Published::new(Snapshot::new(
-            options.zone().expect("a zone"),
+            options.zone().expect("the flags describe a zone"),
         )));
-        let scope = options.scope().expect("a scope");
+        let scope = options.scope().expect("the flags describe a scope");
         let mut index =
             Index::with_options(options.index_options(&scope, None), Arc::clone(&published));
         let objects = scenario.objects();
@@ -54,7 +54,9 @@ impl Cluster {
     /// The answer to the question `name type`; `None` if the query is forwarded. The upstreams have
     /// no record of any name.
     pub(crate) fn ask(&self, question: &str) -> Option<Response> {
-        let (name, rtype) = question.split_once(' ').expect("a name and a type");
+        let (name, rtype) = question
+            .split_once(' ')
+            .expect("the question is a name and a type");
         let query = Query::new(name, rtype).wire();
         let identity = Identity {
             version: "test".to_owned(),
@@ -119,7 +121,9 @@ fn event(object: &Value, options: &Options) -> Option<Event> {
 /// Returns whether kubedns lists the object. The scope has the selected namespaces and labels.
 fn is_in(scope: &Scope, object: &Value) -> bool {
     let matches = |selector: &str| {
-        let (key, value) = selector.split_once('=').expect("KEY=VALUE");
+        let (key, value) = selector
+            .split_once('=')
+            .expect("the selector has the form KEY=VALUE");
         object["metadata"]["labels"][key] == value
     };
     match (
@@ -141,5 +145,7 @@ fn is_in(scope: &Scope, object: &Value) -> bool {
 }
 
 fn slim<T: FromApi>(object: &Value) -> T {
-    T::from_api(&object.to_string()).expect("an object").object
+    T::from_api(&object.to_string())
+        .expect("the object is valid")
+        .object
 }

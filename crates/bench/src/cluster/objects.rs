@@ -99,7 +99,8 @@ impl Service {
         })
     }
 
-    /// An EndpointSlice of the Service with `pods`. `number` distinguishes the slices of a Service.
+    /// An EndpointSlice that lists `pods` of the Service. `number` distinguishes the slices of a
+    /// Service.
     pub fn slice(&self, number: u32, pods: &[Pod]) -> Value {
         let endpoint = |pod: &Pod| {
             let mut endpoint = json!({

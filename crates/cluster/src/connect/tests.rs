@@ -67,7 +67,7 @@ async fn kubeconfig_uses_its_current_context() {
 #[tokio::test]
 async fn named_context_overrides_the_current() {
     let (two, empty) = (kubeconfig(TWO_CONTEXTS), kubeconfig(""));
-    let none_of_two = "there is no context \"third\"; the file has first, second";
+    let none_of_two = "there is no context \"third\"; the file has the contexts first, second";
     let none = "there is no context \"x\"; the file has no contexts";
     for (file, context, expected) in [
         (&two, "first", Ok("http://127.0.0.1:1/")),

@@ -33,7 +33,7 @@ use super::{
     step,
 };
 
-/// The zones that the views may have.
+/// The zones that the server may have.
 const ZONES: [&str; 6] = [
     "cluster.local",
     "other.example",
@@ -416,8 +416,8 @@ fn answered(view: &Snapshot, owner: &str, rtype: &str) -> BTreeSet<Record> {
     records.collect()
 }
 
-/// Whether a name is a port of an alias with an external target. Every such name exists, so these
-/// names cannot be listed.
+/// Whether `owner` names a port of an alias whose target is outside our zones. For such an alias,
+/// every name of a port exists, so these names cannot be listed.
 fn is_port_of_external_alias(view: &Snapshot, owner: &str) -> bool {
     let mut labels = owner.splitn(3, '.');
     let is_port = labels.by_ref().take(2).all(|label| label.starts_with('_'));
@@ -430,8 +430,7 @@ fn is_port_of_external_alias(view: &Snapshot, owner: &str) -> bool {
     }
 }
 
-/// Whether a zone in SkyDNS style answers for a name. If the name is an alias of the configuration,
-/// the target of the alias counts.
+/// Whether the stored records in the answers for `owner` come from a zone in SkyDNS style.
 fn is_answered_by_skydns(view: &Snapshot, owner: &str) -> bool {
     let target = stored_name(view, owner);
     let holder = Authority::of(view, target.wire());
@@ -517,7 +516,7 @@ impl<'a> CheckedName<'a> {
             copy,
             ..
         } = self;
-        format!("{what}: {owner} in {zone}\nlive {aliases:?} {others:?}\ncopy {copy:?}")
+        format!("{what}: {owner} in {zone}\nanswers {aliases:?} {others:?}\ntransfer {copy:?}")
     }
 
     /// Checks the transfer against the answers. docs/transfer.md lists where they may differ.
@@ -559,12 +558,12 @@ impl<'a> CheckedName<'a> {
         prop_assert!(
             without_ttl(self.copy).is_superset(&without_ttl(&self.others)),
             "{}",
-            self.describe("the apex")
+            self.describe("the transfer lacks records of the apex or of its name server")
         );
         prop_assert!(
             self.copy.iter().all(|record| record.1 != rtype::CNAME),
             "{}",
-            self.describe("an alias")
+            self.describe("the apex or its name server is an alias")
         );
         Ok(())
     }
@@ -577,7 +576,7 @@ impl<'a> CheckedName<'a> {
         prop_assert!(
             *copy == self.others || is_listed,
             "{}",
-            self.describe("other records")
+            self.describe("the transfer must have the records of the answers")
         );
         Ok(())
     }
@@ -595,7 +594,12 @@ impl<'a> CheckedName<'a> {
         // queries. A CNAME in the transfer would exclude the records that all other queries get.
         let stored = stored_aliases(view, owner);
         if is_answered_by_skydns(view, owner) && stored.is_empty() {
-            prop_assert_eq!(*copy, others, "{}", self.describe("above further keys"));
+            prop_assert_eq!(
+                *copy,
+                others,
+                "{}",
+                self.describe("an alias above further keys must be left out")
+            );
             return Ok(());
         }
 
@@ -608,7 +612,7 @@ impl<'a> CheckedName<'a> {
                 without_ttl(copy),
                 without_ttl(others),
                 "{}",
-                self.describe("beside an alias")
+                self.describe("the transfer must have the records beside the alias")
             );
             return Ok(());
         }
@@ -619,7 +623,7 @@ impl<'a> CheckedName<'a> {
         prop_assert!(
             copy.len() == 1 && without_ttl(copy).is_subset(&targets),
             "{}",
-            self.describe("another alias")
+            self.describe("the transfer must have one alias, as in the answers")
         );
         Ok(())
     }
@@ -761,7 +765,7 @@ fn world_with_external_zone() -> World {
 /// transferred in a whole zone and as a difference.
 fn assert_transferred(what: &str, edit: &Edit, owner: &str, rtype: u16) {
     let mut world = world_with_external_zone();
-    let zone = holder(&world.view(), owner.trim_end_matches('.')).expect("a zone");
+    let zone = holder(&world.view(), owner.trim_end_matches('.')).expect("the name is in a zone");
     let transfers = secondary::start_transfers();
     transfers.update_versions(&world.view(), 3_000_000_000);
     let mut copy = secondary::transfer_whole(&transfers, &zone).unwrap();
@@ -770,14 +774,14 @@ fn assert_transferred(what: &str, edit: &Edit, owner: &str, rtype: u16) {
     world.apply(edit);
     assert!(
         transfers.update_versions(&world.view(), 3_000_000_001),
-        "{what}: a new version"
+        "{what} makes a new version"
     );
     let whole = secondary::transfer_whole(&transfers, &zone).unwrap();
     assert_eq!(types_at(&whole, owner), [rtype], "{what}");
 
     assert!(
         copy.update(&transfers, &zone, &known),
-        "{what}: an increment"
+        "{what} is sent as a difference"
     );
     assert_eq!(copy, whole, "{what}");
 }
@@ -837,18 +841,28 @@ fn stored_port_below_alias_is_not_transferred() {
         let before = secondary::transfer_whole(&transfers, &zone).unwrap();
         assert!(
             types_at(&before, port).contains(&rtype::SRV),
-            "{what}: before"
+            "{what}: the port is listed before the edit"
         );
 
         world.apply(&Edit::Own("x.a.k8s.example", Some(target)));
         transfers.update_versions(&world.view(), 3_000_000_001);
         let whole = secondary::transfer_whole(&transfers, &zone).unwrap();
-        assert_eq!(types_at(&whole, port), [0_u16; 0], "{what}: whole");
+        assert_eq!(
+            types_at(&whole, port),
+            [0_u16; 0],
+            "{what}: the port is not in the whole zone"
+        );
 
         let mut copy = before.clone();
         let known = ZoneCopies::from([(before.serial(), before)]);
-        assert!(copy.update(&transfers, &zone, &known), "{what}: sent");
-        assert_eq!(copy, whole, "{what}: as a difference");
+        assert!(
+            copy.update(&transfers, &zone, &known),
+            "{what}: the difference is sent"
+        );
+        assert_eq!(
+            copy, whole,
+            "{what}: the difference leads to the whole zone"
+        );
     }
 }
 

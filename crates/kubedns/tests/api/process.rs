@@ -60,9 +60,11 @@ impl Kubedns {
                 let line = log.filter(|line| line.contains(text)).nth(1)?;
                 Some(address(&line))
             };
-            let dns = served("serving DNS").ok_or("no second start")?;
-            let status = served("serving /readiness").ok_or("no second status port")?;
-            let metrics = served("serving metrics").ok_or("no second metrics port")?;
+            let dns = served("serving DNS").ok_or("kubedns has not served DNS a second time")?;
+            let status = served("serving /readiness")
+                .ok_or("kubedns has not served /readiness a second time")?;
+            let metrics =
+                served("serving metrics").ok_or("kubedns has not served metrics a second time")?;
             Ok::<_, &str>((dns, status, metrics))
         });
         (self.dns, self.status, self.metrics) = ports.await;

@@ -1,5 +1,5 @@
-//! kubedns that reads only some objects of the cluster, such as those of selected namespaces, or
-//! that also reads pods.
+//! Tests of a kubedns that reads only some objects of the cluster, such as those of selected
+//! namespaces, or that also reads pods.
 
 use apiserver::{Action, Resource, Rule, RunningApiServer};
 use querylog::ranking::RankingDocument;
@@ -84,8 +84,8 @@ async fn autopath_walks_search_list_of_pod() {
     kubedns.stop().await;
 }
 
-/// With `--pods=node`, only pods of this node are known clients, and all names of pods are
-/// answered.
+/// With `--pods=node`, kubedns knows only the pods of this node as clients. The name of a pod is
+/// answered even if no such pod exists.
 #[tokio::test]
 async fn pods_of_other_nodes_are_unknown() {
     let cluster = RunningApiServer::empty();
@@ -246,9 +246,10 @@ async fn selected_namespaces_follow_labels() {
     kubedns.stop().await;
 }
 
-/// After a restart with another scope, the snapshot file is not used.
+/// After a restart with the same scope, the snapshot file is used. After a restart with another
+/// scope, it is not used.
 #[tokio::test]
-async fn snapshot_file_serves_selected_scope() {
+async fn snapshot_file_belongs_to_one_scope() {
     let (cluster, directory) = (RunningApiServer::empty(), tempfile::tempdir().unwrap());
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}});
     cluster.set(with_labels(namespace, &[("team", "x")]));

@@ -31,8 +31,8 @@ use crate::config::routes::{Routes, StubServer, UpstreamOrigin};
 use crate::dnsmasq::stub_probes::StubProbes;
 use crate::report::Report;
 
-/// Maximum number of probed servers for all names. The same maximum applies to the probed servers
-/// of stub domains.
+/// Maximum number of probed servers that serve all names. The same maximum applies to the probed
+/// servers of stub domains.
 const MAX_PROBED: usize = 64;
 /// Pause before the first probes, and after a change of the routes. A loop may lead through a
 /// Service that selects this pod. Such a loop begins only when the pod is ready.

@@ -21,7 +21,7 @@ pub(super) enum ServerState {
     Down,
 }
 
-/// Route -> server -> state.
+/// The state of each server of each route, by route and by the address of the server.
 pub(super) type RouteServers = BTreeMap<String, BTreeMap<String, ServerState>>;
 
 /// Faults of upstreams.
@@ -38,8 +38,7 @@ pub(super) fn has_upstream(status: &SidecarStatus) -> bool {
     route_servers(status).contains_key(EXTERNAL_NAMES)
 }
 
-/// The servers of each route. The state of a server is the one that the container that forwards to
-/// this server reports.
+/// The servers of each route. The state of a server comes from the container that forwards to it.
 pub(super) fn route_servers(status: &SidecarStatus) -> RouteServers {
     let mut routes = RouteServers::new();
     if let Some(dnsmasq) = &status.dnsmasq {
@@ -49,7 +48,7 @@ pub(super) fn route_servers(status: &SidecarStatus) -> RouteServers {
     }
 
     // If dnsmasq forwards to the upstreams itself, the upstreams of kubedns are left out: they are
-    // the same servers, or they are dnsmasq, which has a probe of its own.
+    // the same servers, or kubedns forwards to dnsmasq, which has a probe of its own.
     if let Some(kubedns) = &status.kubedns.known
         && status.forwards_by_kubedns()
     {

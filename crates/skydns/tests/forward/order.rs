@@ -34,9 +34,16 @@ async fn slow_preferred_upstream_is_queried_alone() {
         for n in 0..10 {
             let upstreams = [slow.addr(), quick.addr()];
             let reply = subject.ask_a(&format!("n{n}.test."), &upstreams).await;
-            assert_eq!(reply, GOOD, "question {n}, the second says {outsider}");
+            assert_eq!(
+                reply, GOOD,
+                "the slow upstream answers query {n} (second upstream: {outsider})"
+            );
         }
-        assert_eq!(quick.count(), 0, "the second says {outsider}");
+        assert_eq!(
+            quick.count(),
+            0,
+            "the second upstream ({outsider}) is not queried"
+        );
     }
 }
 
@@ -86,7 +93,8 @@ async fn live_upstream_answers_behind_silent_ones() {
     futures::future::join_all(asked).await;
 }
 
-/// If one of three upstreams is known to be dead, p99 is at most the round-trip time plus 100 ms.
+/// If one of three upstreams is known to be dead, the 99th percentile of the response times is at
+/// most the round-trip time plus 100 ms.
 #[tokio::test]
 async fn dead_upstream_costs_little_time() {
     let dead = Upstream::start(silent).await;

@@ -241,8 +241,8 @@ async fn query_on_broken_connection_is_resent_once() {
         assert_eq!(kept.ask_a("once.test.").await, GOOD);
         assert_eq!(kept.connections().len(), 2);
         kept.upstream.forget();
-        // The query is sent twice in each of two rounds, because a second round follows if all
-        // upstreams fail quickly.
+        // The query is sent twice in each round. There are two rounds, because a second round
+        // follows if all upstreams fail quickly.
         assert_eq!(kept.ask_a("never.test.").await, "failed: Closed Closed");
         assert_eq!(kept.upstream.count(), 4);
     }

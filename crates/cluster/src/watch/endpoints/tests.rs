@@ -11,8 +11,8 @@ fn due_now(selection: &SourceSelection, phase: FeedPhase) -> bool {
         .is_some_and(|due| due <= Instant::now())
 }
 
-/// The feeds of slices and of Endpoints each retry an unreachable API server, so Endpoints may be
-/// listed before slices.
+/// The feeds of slices and of Endpoints retry an unreachable API server independently, so Endpoints
+/// may be listed before slices.
 #[tokio::test(start_paused = true)]
 async fn returned_api_server_gives_slices_a_head_start() {
     for stale_slices in [false, true] {

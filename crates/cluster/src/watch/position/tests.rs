@@ -55,7 +55,8 @@ fn note_event(history: &mut DatabaseHistory, event: &str) {
     }
 }
 
-/// Events of a watch, the first object of the next check, and whether the history continues.
+/// Each case has the events of a watch, the first object that the next check finds, and whether the
+/// history continues.
 #[test]
 fn watch_events_update_the_first_object() {
     let cases: [(&[&str], &str, bool); 7] = [

@@ -1,4 +1,4 @@
-//! Reasons that names of Services share with other names.
+//! Reasons for a missing answer that apply to names of Services and to other names.
 
 use crate::document::{CodedNote, LookupOutcome};
 use crate::facts::candidate::NameCandidate;
