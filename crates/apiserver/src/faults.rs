@@ -130,12 +130,14 @@ impl Faults {
         self.signal(|signals| signals.held = false);
     }
 
-    /// Number of open watches of a resource. The mirroring of Endpoints counts as a watch, too.
+    /// Number of open watches of a resource. The task that mirrors Endpoints to `EndpointSlices`
+    /// counts as a watch, too.
     pub fn open_watches(&self, resource: Resource) -> usize {
         self.shared.store.watchers(resource)
     }
 
-    /// Expires all versions up to now. A new watch or a next page from such a version gets a 410.
+    /// Expires all versions up to now. A request for a watch from such a version, or for the next
+    /// page of a list of such a version, gets a 410.
     pub fn expire(&self) {
         self.shared.store.expire();
     }

@@ -79,8 +79,9 @@ impl RouteUpstream {
             self.address.clone()
         };
         let Ok(upstream) = self.address.parse::<Upstream>() else {
-            let text =
-                format!("{subject} is not an address that this command can query, for {names}");
+            let text = format!(
+                "{subject} is not an address that this command can query; it serves {names}"
+            );
             return CheckLine::skipped(GROUP, text);
         };
         let transport = match upstream.protocol {
@@ -130,7 +131,7 @@ impl RouteUpstream {
             });
         }
         if names.is_empty() {
-            names.push("the names that dnsmasq's arguments give it".to_owned());
+            names.push("the names that dnsmasq's arguments route to it".to_owned());
         }
         names.join(", ")
     }

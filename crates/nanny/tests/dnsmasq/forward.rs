@@ -211,7 +211,8 @@ async fn servfail_of_kubedns_is_not_retried() {
     rig.end().await;
 }
 
-/// Until kubedns reports the configuration of the nanny, kubedns might forward in plain text.
+/// kubedns might forward in plain text until it reports that it follows the same configuration as
+/// the nanny.
 #[tokio::test]
 async fn encrypted_stub_domain_fails_until_kubedns_follows() {
     let kubedns = Kubedns::start("192.0.2.1").await;

@@ -16,7 +16,7 @@ const RESTARTS_OF_FAULT: usize = 3;
 const RESTARTS_WITHIN: Duration = Duration::from_mins(10);
 
 /// The faults of processes. `silent` has the findings about servers that do not answer. If a server
-/// does not answer, its container is not also reported for a missing report.
+/// does not answer, the missing report of its container is not a further fault.
 pub(super) fn process_faults(status: &SidecarStatus, silent: &[FindingKind]) -> Vec<PodFault> {
     let mut faults = Vec::new();
     if let Some(nanny) = &status.nanny.known {
@@ -41,7 +41,8 @@ fn is_recent(at: u64, now: u64) -> bool {
     u128::from(now.saturating_sub(at)) < RESTARTS_WITHIN.as_millis()
 }
 
-/// The fault of a dnsmasq that died or hung several times before `now`, in milliseconds since 1970.
+/// The fault of a dnsmasq that died or hung several times within [`RESTARTS_WITHIN`] before `now`,
+/// in milliseconds since 1970.
 fn dnsmasq_restarts(dnsmasq: &DnsmasqProcess, now: u64) -> Option<PodFault> {
     let is_recent =
         |end: &&DnsmasqEnd| millis_since_1970(&end.at).is_some_and(|at| is_recent(at, now));
@@ -57,7 +58,7 @@ fn dnsmasq_restarts(dnsmasq: &DnsmasqProcess, now: u64) -> Option<PodFault> {
     Some(fault.with_detail(&count_ends(&ends)))
 }
 
-/// Lists the ends as text. Equal ends have one cause, and are counted together.
+/// Lists in one text how the processes ended. Equal descriptions are listed once, with their number.
 fn count_ends(ends: &[&str]) -> String {
     let mut counts = BTreeMap::<&str, usize>::new();
     for end in ends {

@@ -63,7 +63,7 @@ async fn exposition_is_that_of_kube_dns() {
         .into_iter()
         .filter(|line| !is_new(line))
         .collect();
-    // Differs from kube-dns, where the size of the cache is a counter.
+    // The size of the cache is a gauge here, but a counter in kube-dns.
     let captured = include_str!("../data/sidecar-metrics.txt").replace(
         "# TYPE kubedns_dnsmasq_max_size counter",
         "# TYPE kubedns_dnsmasq_max_size gauge",

@@ -86,8 +86,8 @@ async fn upstreams_of_dnsmasq_are_asked() {
             ),
             format!("passed: {stub} answers, for names of acme.test []"),
             format!(
-                "warning: {closed} does not answer, for the names that dnsmasq's arguments give it \
-                 [connection refused]"
+                "warning: {closed} does not answer, for the names that dnsmasq's arguments route to \
+                 it [connection refused]"
             ),
         ]
     );
