@@ -29,7 +29,7 @@ pub struct Options {
     )]
     pub manifests: PathBuf,
 
-    /// Serve the real cluster of this kubeconfig, without the embedded API server
+    /// Use the real cluster of this kubeconfig instead of the embedded API server
     #[arg(long, value_name = "FILE")]
     pub kubecfg_file: Option<PathBuf>,
 

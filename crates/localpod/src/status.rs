@@ -73,7 +73,7 @@ impl Status {
         });
     }
 
-    /// Records an ended process, which waits for its restart.
+    /// Records that the process of a container has ended. The container now waits for its restart.
     pub(crate) fn ended(&self, name: &str) {
         self.change(|state| {
             let container = state.containers.entry(name.to_owned()).or_default();

@@ -122,8 +122,8 @@ impl fmt::Display for NodeReport {
                 "the DNS pods of other nodes, since no DNS pod of this node is ready"
             }
             Some(NodeServers::Any) => {
-                "the DNS pods of all nodes, since the EndpointSlices of the DNS Service do not \
-                 prefer pods of this node"
+                "the DNS pods of all nodes, since not every ready endpoint of the DNS Service has \
+                 a hint for a node"
             }
             None => "nobody, since no DNS pod is ready",
         };
@@ -143,7 +143,7 @@ impl fmt::Display for NodeReport {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KubednsUpstream {
-    /// The address, with a scheme for TLS.
+    /// The address, with the scheme `tls://` or `tcp://` if kubedns always uses TLS or TCP.
     pub address: String,
     /// Queries that kubedns sent to this upstream.
     pub requests: f64,
@@ -240,8 +240,9 @@ impl KubednsReport {
         upstreams
     }
 
-    /// Whether watches of Services and of Endpoints or EndpointSlices are open. A kind without a
-    /// metric is treated as watched.
+    /// Whether watches of Services and of Endpoints or EndpointSlices are open. If there is no
+    /// metric of Services, or none of Endpoints and EndpointSlices, their watches are treated as
+    /// open.
     pub fn is_watching(&self) -> bool {
         self.is_any_open(&["services"]) && self.is_any_open(&["endpoints", "endpointslices"])
     }

@@ -231,7 +231,7 @@ impl Differences {
             for answer in &difference.answers {
                 let case = answer
                     .case(&by_name)
-                    .with_context(|| format!("{} of {}", answer.place(), difference.id))?;
+                    .with_context(|| format!("{}: {}", difference.id, answer.place()))?;
                 self.check_answer(difference, answer, case)?;
             }
         }
@@ -261,7 +261,7 @@ impl Differences {
             .any(|response| diff(response, &answer.response).is_empty());
         ensure!(
             !same,
-            "{place} lists the answer that would be expected anyway"
+            "{place}: the listed answer is expected even without this difference"
         );
         Ok(())
     }
@@ -302,9 +302,14 @@ impl ListedAnswer {
     fn case<'a>(&self, scenarios: &BTreeMap<&str, &'a Scenario>) -> anyhow::Result<&'a Case> {
         let scenario = scenarios
             .get(self.scenario.as_str())
-            .context("no such scenario")?;
-        let step = scenario.steps.get(self.step).context("no such step")?;
-        step.queries.get(self.query).context("no such question")
+            .context("there is no such scenario")?;
+        let step = scenario
+            .steps
+            .get(self.step)
+            .context("the scenario has no such step")?;
+        step.queries
+            .get(self.query)
+            .context("the step has no such question")
     }
 }
 

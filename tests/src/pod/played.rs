@@ -55,7 +55,7 @@ impl PlayedPod {
         let volumes = place.directory().join("volumes").join(name);
         let document = manifest.to_play(&volumes);
         let config_volume = volumes.join(CONFIG);
-        std::fs::create_dir_all(&config_volume).expect("the ConfigMap's volume");
+        std::fs::create_dir_all(&config_volume).expect("the ConfigMap's volume can be created");
         let pod = Self {
             manifest,
             place,
@@ -67,7 +67,7 @@ impl PlayedPod {
 
     fn start(&self, document: &Value) {
         let file = self.place.directory().join("pod.json");
-        std::fs::write(&file, document.to_string()).expect("the document");
+        std::fs::write(&file, document.to_string()).expect("the pod's document can be written");
         self.podman().play(&file, &ADDRESS.to_string());
         let infra = self.podman().run([
             "pod",
@@ -85,7 +85,7 @@ impl PlayedPod {
             let file = format!("/proc/sys/{}", name.replace('.', "/"));
             namespace
                 .run(|| std::fs::write(&file, &value))
-                .unwrap_or_else(|error| panic!("{name}: {error}"));
+                .unwrap_or_else(|error| panic!("cannot set the sysctl {name}: {error}"));
         }
         self.podman().run(["pod", "start", "kube-dns"]);
         self.until_well();
@@ -207,7 +207,7 @@ impl PlayedPod {
                 for probe in &probes {
                     if !ask(probe, ADDRESS.into(), PROBE).await {
                         return Err(format!(
-                            "{}: {} on port {}",
+                            "{}: the probe of {} on port {} failed",
                             probe.container, probe.path, probe.port
                         ));
                     }

@@ -62,7 +62,8 @@ impl Summary {
             complaints.push(format!("containers were restarted {} times", self.restarts));
         }
         if self.churn.delays.is_empty() {
-            let problem = "no delay from a change to an answer that shows it was measured";
+            let problem =
+                "the time from a change to the first answer with the change was never measured";
             complaints.push(problem.to_owned());
         }
         for process in &self.processes {
@@ -123,7 +124,7 @@ impl fmt::Display for Summary {
         let n = delays.len();
         writeln!(
             f,
-            "The delay from a change to the first answer that shows it was measured {n} times: median {median:.1} ms, p99 {p99:.1} ms, maximum {most:.1} ms.\n"
+            "The time from a change to the first answer with the change was measured {n} times: median {median:.1} ms, p99 {p99:.1} ms, maximum {most:.1} ms.\n"
         )?;
         for (path, line) in &self.report.lines {
             writeln!(f, "* {path}: {line}")?;
@@ -135,7 +136,7 @@ impl fmt::Display for Summary {
         )?;
         writeln!(
             f,
-            "\nThe table shows the median of each third of the test, and the peak."
+            "\nThe table shows the median of each quantity in each third of the test, and the peak of the whole test."
         )?;
         writeln!(
             f,

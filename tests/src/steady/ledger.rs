@@ -20,10 +20,11 @@ pub(super) enum Outcome {
     Lost(String),
 }
 
-/// The index of an excuse among the excuses of its path.
+/// The index of an excuse in the `windows` of its path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WindowId(usize);
 
+/// An excuse: a period in which lost and failed queries on a path are permitted.
 #[derive(Debug)]
 struct Window {
     why: &'static str,
@@ -243,7 +244,7 @@ mod tests {
         assert!(ledger.has_settled("a", 1));
         assert!(
             !ledger.has_settled("a", 2),
-            "one answer is no streak of two"
+            "a streak of two needs two right answers"
         );
     }
 }

@@ -25,7 +25,7 @@ const LEAD: Duration = Duration::from_secs(2);
 /// each query hangs for two seconds.
 const PERIOD: Duration = Duration::from_millis(10);
 const PORTION: u32 = 50;
-/// After the last query, the maximum time to wait for each further answer.
+/// Maximum time to wait for each further answer after the last query.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Cluster names that are queried while external names hang.
 const NAMES: usize = 1000;
@@ -37,7 +37,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     // The socket is bound but never read, so that no ICMP error reports an unreachable port.
     let dead = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
         .await
-        .context("cannot bind")?;
+        .context("cannot bind a UDP socket")?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[dead.local_addr()?]).await?;
     let names = Kind::A.names(cluster, NAMES);
     let without = probe::pulse(kubedns.address(), &names, SPAN).await?;
@@ -71,8 +71,11 @@ struct Hung {
 async fn hang(server: SocketAddr, span: Duration) -> anyhow::Result<Hung> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
         .await
-        .context("cannot bind")?;
-    socket.connect(server).await.context("cannot connect")?;
+        .context("cannot bind a UDP socket")?;
+    socket
+        .connect(server)
+        .await
+        .context("cannot connect the UDP socket to kubedns")?;
     let mut tick = interval(PERIOD);
     tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut hung = Hung {

@@ -130,7 +130,7 @@ impl PodIndex {
         changed
     }
 
-    /// Drops the addresses from a snapshot file.
+    /// Drops the addresses that came from a snapshot file.
     fn drop_stale_addresses(&mut self) {
         // The map is built anew, because it does not tell stale namespaces from listed ones.
         self.namespaces = Map::default();
@@ -266,22 +266,30 @@ mod tests {
     #[test]
     fn addresses_map_to_namespaces_of_pods() {
         let cases: [(&str, &[&str], &[&str]); 8] = [
-            ("none", &["a/x"], &[]),
+            ("a pod without addresses", &["a/x"], &[]),
             (
-                "two families",
+                "a pod with addresses of both families",
                 &["a/x 10.0.0.1 fd00::1"],
                 &["10.0.0.1 a", "fd00::1 a"],
             ),
-            ("gone", &["a/x 10.0.0.1", "- a/x"], &[]),
-            ("moved", &["a/x 10.0.0.1", "a/x 10.0.0.2"], &["10.0.0.2 a"]),
-            ("ended", &["a/x 10.0.0.1", "a/x"], &[]),
+            ("a deleted pod", &["a/x 10.0.0.1", "- a/x"], &[]),
+            (
+                "a pod with a new address",
+                &["a/x 10.0.0.1", "a/x 10.0.0.2"],
+                &["10.0.0.2 a"],
+            ),
+            (
+                "a pod that has lost its address",
+                &["a/x 10.0.0.1", "a/x"],
+                &[],
+            ),
             (
                 "another pod gets the address before the first is deleted",
                 &["a/x 10.0.0.1", "b/x 10.0.0.1", "- a/x"],
                 &["10.0.0.1 b"],
             ),
             (
-                "node",
+                "pods that share the address of their node",
                 &["b/x 10.0.0.1", "a/x 10.0.0.1", "a/y 10.0.0.1", "- a/x"],
                 &["10.0.0.1 a,b"],
             ),

@@ -1,8 +1,8 @@
 //! Changes of objects, and the events that carry them to the index.
 //!
 //! A feed works with any kind of objects through [`EventConverter`]. So the program contains the
-//! code of a feed once for each event type, not once for each type of objects. With eleven types of
-//! objects, the copies made up a twentieth of the program.
+//! code of a feed once for each event type, not once for each type of objects. When each of eleven
+//! types of objects had its own copy of this code, the copies made up a twentieth of the program.
 
 use std::convert::Infallible;
 
@@ -79,14 +79,14 @@ pub enum Event {
     /// all slices. While slices are used, no changes of Endpoints follow. If Endpoints are used
     /// again later, their changes start with a list.
     EndpointsFrom(EndpointsSource),
-    /// Slices are used but can no longer be read. The index switches to Endpoints, unless Endpoints
-    /// lack addresses of the slices.
+    /// Slices are used but can no longer be read. The index switches to Endpoints, unless addresses
+    /// in the slices are missing from Endpoints.
     EndpointsInsteadOfSlices,
 }
 
 /// Converts the changes of one kind of objects to events.
 pub(crate) trait EventConverter<E>: Send + Sync {
-    /// Reads an object and returns the event of its [`Change::Apply`].
+    /// Reads an object and returns an event that contains it in [`Change::Apply`].
     fn convert_object(&self, object: &Encoded) -> Result<KeyedEvent<E>, MalformedObject>;
 
     /// The event of a change without an object.

@@ -1,4 +1,4 @@
-//! The accept loop and its bounds.
+//! The accept loop, which limits the number and the duration of connections.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -24,7 +24,7 @@ const FINISHING: Duration = Duration::from_secs(2);
 /// Maximum number of headers of a request.
 const HEADERS: usize = 64;
 
-/// Accepts connections until `stop`.
+/// Accepts connections until `stop` is cancelled.
 pub(super) async fn serve<S, F>(
     listener: TcpListener,
     limits: HttpLimits,

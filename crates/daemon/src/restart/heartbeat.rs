@@ -60,8 +60,8 @@ impl Heartbeat {
     }
 }
 
-/// Standard input is the same socket and stays open. So the socket must be shut down, or the parent
-/// would not see the end of the connection.
+/// Standard input also refers to this socket and stays open. So the socket must be shut down, or
+/// the parent would not see the end of the connection.
 impl Drop for Heartbeat {
     fn drop(&mut self) {
         // This fails only if the parent is gone.

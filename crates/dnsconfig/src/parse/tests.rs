@@ -128,7 +128,7 @@ fn assert_invalid(key: &str, value: &str, reason: &str) {
     assert!(!line.contains('\n'), "{line}");
 }
 
-/// Key, value and reason of the error.
+/// Each row has the key, its value, and the reason in the error.
 const INVALID_VALUES: &str = r#"
     upstreamNameservers ["[2001:db8::1]"] => address [2001:db8::1]: missing port in address
     upstreamNameservers [ => unexpected end of JSON input
@@ -184,7 +184,7 @@ fn query_log_is_parsed() {
     }
 }
 
-/// Value and reason of the error.
+/// Each row has a value of `queryLog`, and the beginning of its error.
 const INVALID_QUERY_LOGS: &str = r#"
     => unexpected end of JSON input
     {"nam": "x"} => invalid JSON: unknown field `nam`, expected one of `name`, `client`, `rcode`

@@ -37,7 +37,8 @@ fn probes_of_manifests_are_parsed() {
     }
 }
 
-/// The error of a probe that ends with `interval`, in which a type may follow after a comma.
+/// The error of a probe with this interval. The text of `interval` may continue with a comma and a
+/// type.
 fn error_of_interval(interval: &str) -> String {
     let spec = format!("l,127.0.0.1,x,{interval}").parse::<ProbeSpec>();
     spec.unwrap_err().to_string()

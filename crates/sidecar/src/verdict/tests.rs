@@ -383,8 +383,8 @@ fn clients_of_node_answered_elsewhere_are_fault() {
         (
             Some(NodeServers::Any),
             Some(
-                "the DNS pods of all nodes, since the EndpointSlices of the DNS Service do not \
-                 prefer pods of this node",
+                "the DNS pods of all nodes, since not every ready endpoint of the DNS Service has \
+                 a hint for a node",
             ),
         ),
     ] {

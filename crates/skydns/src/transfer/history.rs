@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(
             steps,
             [(96, 97), (97, 98)],
-            "a transfer of an earlier version goes on"
+            "a transfer that ends at an earlier version gets only the steps to that version"
         );
 
         history.drop_expired(start + Duration::from_secs(98) + MAX_AGE);

@@ -14,7 +14,7 @@ fn scenario() -> Scenario {
         json!({"name": "ask", "events": [], "queries": [{"query": query, "response": response}]});
     let scenario = json!({"format": 1, "scenario": "s", "category": "c", "about": "", "domain": "d.", "flags": [],
         "initial": [], "steps": [step]});
-    serde_json::from_value(scenario).expect("a scenario")
+    serde_json::from_value(scenario).expect("the JSON is a scenario")
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "called with json!(..)")]
@@ -22,9 +22,10 @@ fn difference(id: &str, when: &str, extra: Value) -> Difference {
     let mut fields = json!({"title": "t", "subject": "answers", "short": "s.", "when": when, "kube-dns": "k", "ours": "o", "why": "w"});
     fields
         .as_object_mut()
-        .expect("an object")
-        .extend(extra.as_object().expect("an object").clone());
-    let mut difference: Difference = serde_json::from_value(fields).expect("a difference");
+        .expect("the JSON is an object")
+        .extend(extra.as_object().expect("the JSON is an object").clone());
+    let mut difference: Difference =
+        serde_json::from_value(fields).expect("the JSON is a difference");
     id.clone_into(&mut difference.id);
     difference
 }
@@ -41,18 +42,18 @@ fn load(all: Vec<Difference>) -> Result<Differences, String> {
 
 #[test]
 fn committed_differences_fit_the_vectors() {
-    let scenarios = vector::load_all().expect("the vectors");
-    Differences::load(&scenarios).expect("the differences");
+    let scenarios = vector::load_all().expect("the vectors can be loaded");
+    Differences::load(&scenarios).expect("the differences can be loaded");
 }
 
 #[test]
 fn differences_page_matches_its_data() {
-    let scenarios = vector::load_all().expect("the vectors");
-    let page = page::render(&Differences::load(&scenarios).expect("the differences"));
+    let scenarios = vector::load_all().expect("the vectors can be loaded");
+    let page = page::render(&Differences::load(&scenarios).expect("the differences can be loaded"));
     if std::env::var_os("UPDATE_DIFFERENCES_PAGE").is_some() {
         std::fs::write(page::path(), &page).expect("the page can be written");
     }
-    let written = std::fs::read_to_string(page::path()).expect("docs/differences.md");
+    let written = std::fs::read_to_string(page::path()).expect("docs/differences.md can be read");
     let differing = written
         .lines()
         .zip(page.lines())
@@ -70,8 +71,8 @@ fn differences_page_matches_its_data() {
 
 #[test]
 fn differences_have_anchor_and_sentence() {
-    let all =
-        Differences::load(&vector::load_all().expect("the vectors")).expect("the differences");
+    let all = Differences::load(&vector::load_all().expect("the vectors can be loaded"))
+        .expect("the differences can be loaded");
     let mut anchors = Page::parse(&page::render(&all)).anchors;
     let count = anchors.len();
     anchors.sort();
@@ -128,7 +129,7 @@ fn answer_plus_edit_is_expected() {
 fn misplaced_difference_is_rejected() {
     let unverified = "a: the difference has no answer, no edit and no test";
     let no_test = json!({"tests": ["tests/none.rs"]});
-    let no_difference = "a: s 0.0 x. A lists the answer that would be expected anyway";
+    let no_difference = "a: s 0.0 x. A: the listed answer is expected even without this difference";
     for (name, extra, expected) in [
         (
             "y",
@@ -138,7 +139,7 @@ fn misplaced_difference_is_rejected() {
         (
             "step",
             answers(1, "x. A", "NOERROR"),
-            "s 1.0 x. A of a: no such step",
+            "a: s 1.0 x. A: the scenario has no such step",
         ),
         (
             "no difference",
