@@ -137,7 +137,7 @@ fn answer_has_whole_family_or_tc() {
                 let cut = answer.has("tc");
                 assert!(
                     cut || found == expected,
-                    "{name} {rtype} over {way}: {} of {}",
+                    "{name} {rtype} over {way}: the answer has no TC, and only {} of {} addresses",
                     found.len(),
                     expected.len()
                 );

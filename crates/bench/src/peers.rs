@@ -63,7 +63,7 @@ impl Peer {
         })
     }
 
-    /// hickory-server with the addresses of the cluster of `services` Services.
+    /// hickory-server with the addresses of a cluster that has `services` Services.
     pub async fn hickory(services: u32) -> anyhow::Result<Self> {
         let args = vec!["hickory".to_owned(), format!("--services={services}")];
         let kinds = vec![Kind::A, Kind::HeadlessA, Kind::Nxdomain, Kind::Nodata];
@@ -73,7 +73,8 @@ impl Peer {
         })
     }
 
-    /// A name server for zone files with `threads` threads; `None` if not installed.
+    /// A name server that answers from a zone file with `threads` threads. Returns `None` if this
+    /// server is not installed.
     pub(crate) async fn of_zone(
         server: Server,
         directory: &Path,

@@ -1,5 +1,6 @@
-//! Checks that kubedns allocates no memory while it writes an answer with the records of a Service
-//! to the transport's buffer. Some of the tests limit the allocations for other names.
+//! Checks that kubedns allocates no memory for an answer with the records of a Service. kubedns
+//! writes the answer to the transport's buffer. Some of the tests limit the allocations for other
+//! names.
 
 #![allow(
     clippy::unwrap_used,
@@ -311,7 +312,11 @@ fn known_clients_need_no_allocation() {
         ("missing.apps.svc.cluster.local", 1, false),
     ] {
         let count = allocations_of(&resolver, &Query::new(name, "A").wire(), client);
-        assert_eq!(count == 0, nothing, "{name} of {client}: {count}");
+        assert_eq!(
+            count == 0,
+            nothing,
+            "{name} of client {client}: {count} allocations"
+        );
     }
 }
 

@@ -27,7 +27,7 @@ impl Embedded {
         let mut manifests = server.manifests(directory);
         let objects = manifests
             .load()
-            .context("nothing to serve (--manifests DIR)")?;
+            .context("the embedded API server needs a directory of manifests (--manifests DIR)")?;
         Ok(Self {
             server,
             manifests,

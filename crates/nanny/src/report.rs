@@ -1,4 +1,5 @@
-//! Events of the nanny, reported in one place: [`StatusRecord`], metrics, the status file, HTTP.
+//! Collects the events of the nanny in a [`StatusRecord`] and in metrics. Writes the status file,
+//! and serves the status and the metrics over HTTP.
 
 mod status;
 
@@ -29,7 +30,7 @@ use crate::state_dir::StateDir;
 pub(crate) const STATUS_FILE: &str = "status.json";
 /// Changes within this time are written together.
 const GATHER: Duration = Duration::from_millis(20);
-/// Maximum number of ends of dnsmasq in the status.
+/// Maximum number of unplanned ends of dnsmasq that the status lists.
 const MAX_RECENT_ENDS: usize = 10;
 /// The pause before a failed write of the status file is repeated.
 const RETRY_PAUSE: Duration = Duration::from_secs(3);
@@ -132,16 +133,16 @@ impl NannyCounters {
             )?,
             restart_needed: metrics.int_gauge(
                 "nanny_restart_needed",
-                "1 while dnsmasq needs a restart to use the newest servers and -restartDnsmasq is off.",
+                "1 while dnsmasq needs a restart to use the newest servers, but -restartDnsmasq=false forbids it.",
             )?,
             routes_pending: metrics.int_gauge(
                 "nanny_routes_pending",
-                "1 while giving dnsmasq the newest servers fails and older ones stay in force.",
+                "1 while dnsmasq uses older servers, because it could not be given the newest ones.",
             )?,
             stub_domains: metrics.int_gauge("nanny_stub_domains", "Stub domains in force.")?,
             upstreams: metrics.int_gauge(
                 "nanny_upstreams",
-                "Upstream servers for all other names, without those on the command line of dnsmasq.",
+                "Upstream servers for names outside the stub domains, without those on the command line of dnsmasq.",
             )?,
             unresolved: metrics.int_gauge(
                 "nanny_stub_servers_unresolved",
@@ -149,7 +150,7 @@ impl NannyCounters {
             )?,
             loops: metrics.int_gauge(
                 "nanny_loops",
-                "Servers left out because their queries come back to dnsmasq.",
+                "Servers left out because queries to them come back to dnsmasq.",
             )?,
             kubedns_differs: metrics.int_gauge("nanny_kubedns_configuration_differs", KUBEDNS_DIFFERS)?,
         };
@@ -409,8 +410,8 @@ impl Report {
         self.counters.loops.set(loops);
     }
 
-    /// Records the loops found by the nanny's probes. Returns the servers for which dnsmasq, at its
-    /// last reload, found the opposite.
+    /// Records the loops found by the nanny's probes. Returns the servers about which dnsmasq
+    /// disagrees with the probes: only one of them found a loop.
     pub(crate) fn set_probed_loops(&self, servers: &BTreeSet<Nameserver>) -> BTreeSet<String> {
         let mut status = self.lock_status();
         let disputed = status.set_probed_loops(servers);

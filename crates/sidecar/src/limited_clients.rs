@@ -7,7 +7,8 @@ use reports::kubedns::KubednsReport;
 
 use crate::time::Now;
 
-/// The counter of refused queries, since the sidecar's start.
+/// The counter of refused queries that kubedns exports, as the sidecar has seen it since the sidecar
+/// started.
 #[derive(Debug, Default)]
 pub(crate) struct LimitedClients {
     known: Mutex<KnownCounter>,

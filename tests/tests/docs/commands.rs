@@ -34,7 +34,7 @@ const PATHS: &[&str] = &[
 pub(crate) struct Listed {
     /// The path of the page, relative to the root of the repository.
     pub(crate) page: String,
-    /// The last heading of level two (`##`) above.
+    /// The last heading of level two (`##`) above the command; empty if there is none.
     pub(crate) section: String,
     pub(crate) command: Command,
 }

@@ -38,7 +38,7 @@ fn compare(
     let missing: Vec<_> = documented.difference(&found).collect();
     assert!(
         undocumented.is_empty() && missing.is_empty(),
-        "{binary}: exported but not documented like this: {undocumented:?}; documented but not exported: {missing:?}"
+        "{binary} exports metrics that must not be there according to the page: {undocumented:?}; {binary} does not export metrics of the page: {missing:?}"
     );
     for name in found {
         let (family, entry) = (&exported[name], &page[name]);
@@ -157,7 +157,8 @@ async fn exported_metrics_match_the_documentation() {
     .await;
     let ports = pod.ports;
     ask_everything(SocketAddr::from(([127, 0, 0, 1], ports.kubedns))).await;
-    // The sidecar probes the upstreams for the first time after two seconds, and judges them then.
+    // The sidecar probes the upstreams for the first time after two seconds. Only then does it
+    // export whether they are up.
     eventually(PATIENCE, || async {
         scrape(ports.sidecar)
             .await

@@ -153,7 +153,7 @@ async fn udp_answers_fit_client_size() {
         assert_eq!(shown, ("REFUSED".to_owned(), 0), "{name}");
         assert!(
             answer.len() <= asked,
-            "{name}: ANY is answered with {} octets for {asked}",
+            "{name}: the answer to ANY has {} octets, more than the {asked} octets of the query",
             answer.len()
         );
     }

@@ -10,8 +10,8 @@ use crate::options::DnsmasqTopology;
 
 use super::in_force::{ConfigInputs, ConfigKnowledge};
 
-/// The servers of all routes, including those that are not used because they lead back to this
-/// server.
+/// The servers of all routes, including servers that are not used because queries to them come back
+/// to kubedns.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ConfiguredServers {
     /// Servers for external names, in order of preference.
@@ -117,7 +117,7 @@ fn stub_servers(servers: &[ServerAddr], inputs: &ConfigInputs<'_>) -> Vec<Upstre
 }
 
 /// The servers that are used if the configuration has none: those of `--nameservers`, or else of
-/// resolv.conf. In the topology `direct`, `--nameservers` is dnsmasq.
+/// resolv.conf. In the topology `direct`, `--nameservers` has the address of dnsmasq.
 fn default_servers(inputs: &ConfigInputs<'_>) -> Vec<Upstream> {
     if !inputs.flags.nameservers.is_empty() {
         return inputs.flags.nameservers.clone();
@@ -133,7 +133,7 @@ fn is_left_to_dnsmasq(topology: DnsmasqTopology, are_plain: bool) -> bool {
     topology == DnsmasqTopology::Direct && are_plain
 }
 
-/// Whether dnsmasq can forward to the server: plain DNS over UDP.
+/// Whether dnsmasq can forward to the server. dnsmasq can use only plain DNS over UDP.
 fn is_plain(server: &ServerAddr) -> bool {
     match server {
         ServerAddr::Address(upstream) => upstream.plain().is_some(),

@@ -1,6 +1,6 @@
-//! `--prefer-zone`: the topology zone whose addresses headless Services return. This module also
-//! finds the node of this process, which `--prefer-zone=auto`, `--prefer-zone=hints` and
-//! `--pods=node` need.
+//! `--prefer-zone`: the topology zone whose addresses are preferred in the answers for headless
+//! Services. This module also checks whether the node of this process is known, which
+//! `--prefer-zone=auto`, `--prefer-zone=hints` and `--pods=node` need.
 
 use std::str::FromStr;
 
@@ -18,7 +18,8 @@ pub enum PreferZone {
     /// No zone is preferred.
     #[default]
     Off,
-    /// The zone of the node that the pod runs on, and the node itself.
+    /// The zone of the node that the pod runs on. Endpoints with a hint for this node take precedence
+    /// over the zone.
     Auto,
     /// As `Auto`, but only for Services whose endpoints have hints.
     Hints,
@@ -29,7 +30,7 @@ pub enum PreferZone {
 /// Invalid name of a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
-    "expected auto, hints or the name of a zone: letters, digits, '-', '_' and '.', at most 63"
+    "expected auto, hints or the name of a zone, which has at most 63 letters, digits, '-', '_' and '.'"
 )]
 pub struct ZoneNameError;
 
@@ -86,8 +87,8 @@ impl Options {
         self.prefer_zone != PreferZone::Off || self.zonal_names
     }
 
-    /// Whether this process is the DNS pod of its node, and knows to which DNS pods the clients of
-    /// the node are sent.
+    /// Whether this process is the DNS server of its node, and can find out to which DNS pods the
+    /// queries of the node's clients go.
     pub fn serves_own_node(&self) -> bool {
         self.pods == PodMode::Node && self.reads_zones()
     }
@@ -112,7 +113,10 @@ impl Options {
         let missing = if self.pods == PodMode::Node {
             OwnNodeError::NoNode("--pods=node", "")
         } else if self.prefer_zone.follows_node() {
-            OwnNodeError::NoNode("--prefer-zone=auto or hints", "; or name the zone")
+            OwnNodeError::NoNode(
+                "--prefer-zone=auto or hints",
+                ", or else the flag must name the zone",
+            )
         } else {
             return Ok(None);
         };
