@@ -132,7 +132,7 @@ impl Resource {
         &KINDS[self as usize]
     }
 
-    /// The resource of a URL path: group, version, plural.
+    /// The resource of a URL path with this group, version and plural name.
     pub(crate) fn from_path(group: &str, version: &str, plural: &str) -> Option<Self> {
         let mut kinds = KINDS.iter().filter(|kind| kind.version() == version);
         kinds

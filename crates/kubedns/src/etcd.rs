@@ -213,7 +213,7 @@ impl LostZones {
         for (WatchedKeys { domain, path }, failure) in self.0.lock().iter() {
             zones.push(LostZone {
                 domain: domain.clone(),
-                reason: format!("etcd, keys below {path}: {failure}"),
+                reason: format!("the keys below {path} in etcd cannot be watched: {failure}"),
             });
         }
         zones

@@ -23,7 +23,11 @@ pub fn frames(octets: &[u8]) {
         let (piece, behind) = left.split_at(size.min(left.len()));
         frames.push(piece);
         while let Some(message) = frames.next_message() {
-            assert!(message.len() <= LONGEST, "{} octets", message.len());
+            assert!(
+                message.len() <= LONGEST,
+                "a message has {} octets",
+                message.len()
+            );
             messages.push(message);
         }
         assert!(frames.next_message().is_none());
@@ -31,7 +35,7 @@ pub fn frames(octets: &[u8]) {
     }
     assert!(
         messages == expected,
-        "{} messages in pieces, {} at once",
+        "the pieces of the stream contain {} messages, but the whole stream contains {}",
         messages.len(),
         expected.len()
     );

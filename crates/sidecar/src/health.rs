@@ -83,7 +83,8 @@ impl Health {
         if has_changed {
             self.since = now.clock;
         }
-        // exechealthz fails when the last result is too old, even if that result was good.
+        // The time is stored for every result, because the checks of exechealthz fail when the last
+        // result is too old, even if that result was good.
         self.last_at = now.clock;
         // If the server is healthy but has not answered the probed name, the probe also counts as a
         // failure.

@@ -1,8 +1,8 @@
 //! The records at a Service's name and at the names below it: addresses under their labels, and the
 //! SRV records of the Service's ports.
 //!
-//! Records are built while a query visits them. Only data that differ between Services are stored:
-//! many Services have equal port lists, and most Services have a single address.
+//! Records are built while a query visits them, so little is stored for each Service: its
+//! addresses, and a list of ports. Services with equal ports share one list.
 //!
 //! If the preferred zone has enough addresses, answers contain only these addresses.
 

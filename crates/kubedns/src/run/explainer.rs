@@ -69,7 +69,7 @@ pub(super) fn new(
 impl StateSources {
     fn server_state(&self) -> ServerState {
         let progress = self.status.progress();
-        // Until the first lists are complete, no watch counts as lost.
+        // The watches of these kinds count as lost only after the first lists are complete.
         let mut lost = vec![Kind::Service, Kind::Endpoints, Kind::EndpointSlice];
         lost.retain(|kind| progress == SyncProgress::Synced && !self.watch.is_connected(*kind));
 
@@ -156,7 +156,7 @@ fn failing_servers(
     failing
 }
 
-/// The servers of stub domains that are configured by a name, if no address of this name is known.
+/// The servers of stub domains that the configuration gives as a name whose address is not known.
 fn servers_without_address(in_force: &InForce, config: &Config) -> Vec<FailingUpstream> {
     let mut failing = Vec::new();
     for (domain, servers) in &config.stub_domains {

@@ -4,8 +4,8 @@ use super::*;
 
 use std::net::UdpSocket as PlainSocket;
 
-/// The server's two sockets, a socket at another address, a socket with another port, and a
-/// connected client.
+/// A table with the two sockets of the server, a socket at another address, a socket with another
+/// port, and the socket of a connected client.
 #[cfg(target_endian = "little")]
 const UDP: &str = "\
    sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops            

@@ -133,7 +133,8 @@ async fn etcd_zone_is_servfail_until_loaded() {
     until_warned(
         &kubedns,
         RAILS,
-        "the zone skydns.local. cannot be loaded: etcd, keys below /skydns: ",
+        "the zone skydns.local. cannot be loaded: \
+         the keys below /skydns in etcd cannot be watched: ",
     )
     .await;
     until_warned(&kubedns, WEB, "").await;
@@ -154,7 +155,8 @@ async fn etcd_zone_is_servfail_until_loaded() {
     until_warned(
         &kubedns,
         RAILS,
-        "the zone skydns.local. has no open watch, its changes do not arrive: etcd, keys below /skydns: ",
+        "the zone skydns.local. has no open watch, its changes do not arrive: \
+         the keys below /skydns in etcd cannot be watched: ",
     )
     .await;
     until_warned(

@@ -137,7 +137,8 @@ async fn readiness_alone_waits_for_every_zone() {
     let kubedns = start_alone(&[&zone_flag(&etcd), &nameservers]).await;
     eventually(PATIENCE, || async {
         let (code, body) = kubedns.get("/readiness").await;
-        let expected = "not ready: the zone skydns.local. is not loaded: etcd, keys below /skydns:";
+        let expected = "not ready: the zone skydns.local. is not loaded: \
+                        the keys below /skydns in etcd cannot be watched:";
         let is_expected = code == 503 && body.starts_with(expected);
         is_expected.then_some(()).ok_or(body)
     })

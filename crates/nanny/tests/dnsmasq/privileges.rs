@@ -18,7 +18,7 @@ const SETPRIV: &str = "/usr/bin/setpriv";
 fn can_change_users() -> bool {
     let can = nix::unistd::geteuid().is_root() && Path::new(SETPRIV).exists();
     if !can {
-        println!("SKIPPED: needs root and {SETPRIV}");
+        println!("SKIPPED: this test needs root and {SETPRIV}");
     }
     can
 }

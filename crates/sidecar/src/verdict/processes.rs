@@ -58,7 +58,8 @@ fn dnsmasq_restarts(dnsmasq: &DnsmasqProcess, now: u64) -> Option<PodFault> {
     Some(fault.with_detail(&count_ends(&ends)))
 }
 
-/// Lists in one text how the processes ended. Equal descriptions are listed once, with their number.
+/// Lists how the processes ended, as one text. Equal descriptions are listed once, with their
+/// number.
 fn count_ends(ends: &[&str]) -> String {
     let mut counts = BTreeMap::<&str, usize>::new();
     for end in ends {

@@ -1,4 +1,4 @@
-//! Forwarding by a whole server: queries and answers of clients.
+//! Tests of forwarding by a whole server, which clients query over UDP and TCP.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

@@ -113,7 +113,7 @@ fn pins(difference: &Difference) -> Vec<String> {
     }
     let rule = difference
         .edit
-        .map(|_| "a rule for the answers of all scenarios".to_owned());
+        .map(|_| "a rule that changes the expected answers of all scenarios".to_owned());
     let scenarios = scenarios
         .into_iter()
         .map(|(scenario, questions)| format!("{scenario} ({questions})"));

@@ -51,7 +51,7 @@ pub(super) enum DueNotice {
     },
 }
 
-/// The zone of a response.
+/// A response of the secondary to a notification.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NoticeResponse {
     pub(super) zone: Name,
@@ -224,7 +224,7 @@ mod tests {
         );
         assert!(
             notices.take_response(first[0].wrapping_add(1), 0).is_none(),
-            "another ID"
+            "a response with another ID is ignored"
         );
 
         let response = notices.take_response(first[0], 0).unwrap();
@@ -237,7 +237,7 @@ mod tests {
         );
         assert!(
             notices.take_response(first[0], 0).is_none(),
-            "a response twice"
+            "a second response is ignored"
         );
         assert_eq!(notices.next_due(), None);
 
@@ -257,7 +257,7 @@ mod tests {
         );
         assert!(
             notices.take_response(first[0], 0).is_none(),
-            "a late response to an earlier change"
+            "a late response to an earlier change is ignored"
         );
     }
 
