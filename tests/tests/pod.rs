@@ -130,8 +130,8 @@ fn kubeconfig_with_a_name(place: &Place) -> String {
     file.display().to_string()
 }
 
-/// Starts a container with one of our images in the network of the pods, with the node's name
-/// server.
+/// Starts a container from one of our images in the network of the pods. The container uses the
+/// name server of the node.
 fn start(place: &Place, words: &str) {
     let network = place.podman.network();
     let options = format!("run --detach --network {network} --dns {NAME_SERVER} {words}");
@@ -172,7 +172,10 @@ fn plays(manifest: &str) {
     let traces = pod.place.traces();
     drop(pod);
     let left: Vec<_> = traces.iter().filter(|path| path.exists()).collect();
-    assert!(left.is_empty(), "left behind: {left:?}");
+    assert!(
+        left.is_empty(),
+        "these paths of the test still exist: {left:?}"
+    );
 }
 
 /// Runs the checks for a manifest of an older generation. The probes of the pod have already

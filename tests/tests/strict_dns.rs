@@ -30,8 +30,8 @@ fn outline(answer: &Message) -> String {
     format!("{rcode} ({}){data}", answer.flags())
 }
 
-/// A query for the A records of `web`. `counts` are the record counts of the three sections after the question,
-/// and `octets` are the records of these sections.
+/// A query for the A records of `web`. `counts` are the record counts of the three sections after
+/// the question, and `octets` are the records of these sections.
 fn with_sections(counts: [u8; 3], octets: &[u8]) -> Vec<u8> {
     let mut message = Query::new("web.apps.svc.cluster.local.", "A").wire();
     for (at, count) in [7, 9, 11].into_iter().zip(counts) {

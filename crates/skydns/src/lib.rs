@@ -3,16 +3,16 @@
 //! ```text
 //! transport    udp, tcp                  octets in, octets out
 //!    |
-//! Resolver::attempt_query                parses the query and takes the view, each once: an Ask
+//! Resolver::attempt_query                makes an Ask: the parsed query, its client and the view
 //!    |-- authority  try_authority        our own names, from the view (engine, answer)
 //!    |-- search     try_search           the names of a pod's search list, one after the other
 //!    |-- cache      try_cache            external names that an upstream has answered before
 //!    |
 //!    v  AnswerAttempt: answered, or a WaitingQuery
-//! admission    admit                     a place for each query that waits, shared fairly
+//! admission    admit                     a place for a waiting query; all clients get fair shares
 //!    |
 //! Resolver::resolve_waiting              always an answer
-//!    |-- search     complete_search      the same list; each name may wait
+//!    |-- search     complete_search      the same list; a name may need an upstream's answer
 //!    |-- forwarding forward_query        upstreams (forward)
 //!    |-- expensive  queue_expensive      answers that take much work, one at a time
 //! ```

@@ -60,7 +60,10 @@ impl Report {
         for (path, line) in &self.lines {
             let accounted = line.answered + line.excused_lost + line.excused_failed + line.lost;
             if line.answered == 0 || line.sent != accounted {
-                faults.push(format!("{path}: wrong or failed: {line} {:?}", line.odd));
+                faults.push(format!(
+                    "{path}: answers are wrong or failed, or none is right: {line} {:?}",
+                    line.odd
+                ));
             }
             let open = line.excuses.iter().filter(|(_, held)| held.is_none());
             faults.extend(open.map(|(why, _)| format!("{path}: the excuse {why:?} has not ended")));
@@ -98,10 +101,10 @@ impl fmt::Display for Line {
         } = self;
         write!(
             f,
-            "sent {sent} answered {answered} wrong {wrong} lost {lost}"
+            "sent {sent}, answered {answered}, wrong {wrong}, lost {lost}"
         )?;
         if *failed > 0 {
-            write!(f, " failed {failed}")?;
+            write!(f, ", failed {failed}")?;
         }
         write!(f, ", slowest {} ms", self.slowest.as_millis())?;
         if self.excuses.is_empty() {

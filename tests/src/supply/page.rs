@@ -32,12 +32,13 @@ link the programs with another C library, build them again from our sources: `im
 
 ## In our programs: Rust crates
 
-The crates that are compiled into `kubedns`, `nanny` and `sidecar` for Linux, macros included, with the licences that their
-authors name. Where the authors offer a choice, we use any of these licences that `deny.toml` allows. The standard library of
-Rust is under MIT or Apache-2.0. Each link leads to the crate with its source and its authors. The images have the texts of
-the licences in `/usr/share/doc/kube-dns-rs` (`images/licences` gathers them). This page is made from `Cargo.lock`: `UPDATE_LICENCES_PAGE=1 cargo test -p tests --test supply_chain`.
+The table lists the crates that are compiled into `kubedns`, `nanny` and `sidecar` for Linux, including crates of macros. The
+licences are those that the authors name. Where the authors offer a choice, we use any of these licences that `deny.toml`
+allows. The standard library of Rust is under MIT or Apache-2.0. Each link leads to the crate with its source and its authors.
+The images have the texts of the licences in `/usr/share/doc/kube-dns-rs` (`images/licences` gathers them). The command
+`UPDATE_LICENCES_PAGE=1 cargo test -p tests --test supply_chain` makes this page from `Cargo.lock`.
 
-| crate | version | licence | in |
+| crate | version | licence | programs |
 | --- | --- | --- | --- |
 ";
 

@@ -23,7 +23,7 @@ async fn dead_dnsmasq_costs_no_direct_query() {
     steady
         .stop()
         .await
-        .check("drop-in: dnsmasq SIGKILL, SIGSTOP");
+        .check("drop-in: dnsmasq is killed, and then frozen");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -51,7 +51,7 @@ async fn dead_kubedns_costs_no_external_name() {
     steady
         .stop()
         .await
-        .check("drop-in: kubedns SIGKILL, SIGSTOP and SIGKILL");
+        .check("drop-in: kubedns is killed, and then frozen and killed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -86,5 +86,5 @@ async fn killed_kubedns_serves_its_snapshot() {
     steady
         .stop()
         .await
-        .check("drop-in: kubedns SIGKILL with a snapshot file, API server away");
+        .check("drop-in: kubedns with a snapshot file is killed while the API server is down");
 }

@@ -156,7 +156,7 @@ fn end_of_group(text: &str) -> usize {
             return at;
         }
     }
-    panic!("a parenthesis is not closed before {text}");
+    panic!("the parenthesis before {text:?} is not closed");
 }
 
 fn word(text: &str) -> (&str, &str) {

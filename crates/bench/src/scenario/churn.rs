@@ -52,10 +52,18 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
         large_changes(&api, large.clone(), 1),
         large_changes(&api, large, LARGE / SLICE),
     );
-    rows.push(during("one of 5,000 endpoints each second", &kubedns, &names, one).await?);
     rows.push(
         during(
-            "50 of 5,000, all slices, each second",
+            "one of 5,000 endpoints changes each second",
+            &kubedns,
+            &names,
+            one,
+        )
+        .await?,
+    );
+    rows.push(
+        during(
+            "50 of 5,000 endpoints change each second, one in each slice",
             &kubedns,
             &names,
             every,
@@ -63,7 +71,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
         .await?,
     );
     let rolling = roll(&api, cluster);
-    rows.push(during("1,000 Deployments rolling", &kubedns, &names, rolling).await?);
+    rows.push(during("1,000 Deployments roll out", &kubedns, &names, rolling).await?);
     Ok(rows)
 }
 

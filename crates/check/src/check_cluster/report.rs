@@ -12,7 +12,7 @@ use serde::Serialize;
 #[serde(rename_all = "lowercase")]
 pub(super) enum CheckOutcome {
     Passed,
-    /// The part works, but needs attention.
+    /// The checked part works, but needs attention.
     Warning,
     Failed,
     /// The check was not possible, or does not apply to this pod.
@@ -116,8 +116,8 @@ pub(super) fn is_well(checks: &[CheckLine]) -> bool {
     count(checks, CheckOutcome::Failed) == 0
 }
 
-/// The report as text: one line per check in groups, then a summary. Control characters are
-/// replaced, because parts of the text come from other servers.
+/// The report as text: the checks in groups, and then a summary. Control characters are replaced,
+/// because parts of the text come from other servers.
 pub(super) fn render_text(checks: &[CheckLine]) -> String {
     let mut text = String::new();
     let mut group = "";

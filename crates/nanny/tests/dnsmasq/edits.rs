@@ -67,7 +67,7 @@ async fn query_waiting_for_removed_server_is_answered() {
         let answer = answer.map(|wire| Message::parse(&wire).unwrap().answer_data("A").join(" "));
         assert!(
             answer.is_ok() || rig.hasty_reloads() > 0,
-            "lost in round {round}"
+            "round {round}: the query was lost without a hasty reload"
         );
         let answer = answer.unwrap_or_else(|_| "192.0.2.11".to_owned());
         assert_eq!(answer, "192.0.2.11");
@@ -175,7 +175,7 @@ async fn resolv_conf_supplies_upstream_servers() {
     .await;
     let file = fs::read_to_string(rig.path("state/servers.conf")).unwrap();
     assert!(file.ends_with("\nserver=198.51.100.4\n"), "{file}");
-    assert_eq!(rig.dnsmasq(), dnsmasq, "never restarted");
+    assert_eq!(rig.dnsmasq(), dnsmasq, "dnsmasq must not be restarted");
     rig.end().await;
 }
 
@@ -271,7 +271,8 @@ async fn edit_without_servers_file_restarts_dnsmasq() {
     let replaced = rig.dnsmasq();
     assert_ne!(replaced, before);
 
-    // The trial rejects arguments with which dnsmasq would not start.
+    // Before a restart, the nanny tries the new arguments with `dnsmasq --test`. This trial rejects
+    // arguments with which dnsmasq would not start.
     fs::write(rig.path("dnsmasq.conf"), "no-such-option\n").unwrap();
     rig.config(&stub_domains(&first));
     let line = rig

@@ -7,7 +7,8 @@ use super::WireError::{BadData, BadName, ManyQuestions, Short};
 use super::*;
 use crate::rcode::NOERROR;
 
-/// A message with these counts: header, the question `a.test. A IN` if QDCOUNT is 1, and `rest`.
+/// A message whose header has these counts. After the header come the question `a.test. A IN`, if
+/// QDCOUNT is 1, and `rest`.
 fn message(counts: [u16; 4], rest: &[u8]) -> Vec<u8> {
     let mut out = vec![0x12, 0x34, 0x85, 0x80];
     out.extend(counts.iter().flat_map(|count| count.to_be_bytes()));

@@ -9,7 +9,7 @@ use super::reply_check::check_stream_reply;
 use crate::forward::UpstreamReply;
 use crate::forward::failure::UpstreamFailure;
 
-/// Queries over a new connection. The first message received must be the reply.
+/// Sends a query over a new connection. The first message received must be the reply.
 pub(super) async fn query_upstream(
     exchange: UpstreamExchange<'_>,
     edns: bool,
