@@ -1,6 +1,6 @@
 //! dnsmasq in front of kubedns gives the same answers as kubedns itself, whatever was queried
-//! before. dnsmasq caches every CNAME. It then answers queries of all types for the name of the CNAME
-//! with the target's records. So one answer can change the answers to other questions.
+//! before. dnsmasq caches every CNAME. It then answers queries of all types for the name of the
+//! CNAME with the target's records. So one answer can change the answers to other questions.
 //!
 //! The tests never clear the cache. Each pair or order of questions uses a Service in a namespace
 //! of its own.
@@ -52,8 +52,8 @@ fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
         // kubedns answers SRV of an ExternalName Service with port 0 and the target, as kube-dns
         // does. dnsmasq follows the cached CNAME, and answers with the target's SRV records.
         "SRV" if of_alias => true,
-        // The name is completed with a search list. If dnsmasq has cached the CNAME of this name, the
-        // answer of dnsmasq has the CNAME and the target's SRV records.
+        // The name is completed with a search list. If dnsmasq has cached the CNAME of this name,
+        // the answer of dnsmasq has the CNAME and the target's SRV records.
         "SRV" if question.is_completed() => true,
         // kubedns answers a query for A of a wildcard or a namespace with one of several CNAMEs. It
         // answers a query for CNAME of the same name with no record. dnsmasq answers CNAME from its

@@ -7,8 +7,8 @@ use reports::kubedns::KubednsReport;
 
 use crate::time::Now;
 
-/// The counter of refused queries that kubedns exports, as the sidecar has seen it since the sidecar
-/// started.
+/// The counter of refused queries that kubedns exports, as the sidecar has seen it since the
+/// sidecar started.
 #[derive(Debug, Default)]
 pub(crate) struct LimitedClients {
     known: Mutex<KnownCounter>,

@@ -18,8 +18,8 @@ pub enum PreferZone {
     /// No zone is preferred.
     #[default]
     Off,
-    /// The zone of the node that the pod runs on. Endpoints with a hint for this node take precedence
-    /// over the zone.
+    /// The zone of the node that the pod runs on. Endpoints with a hint for this node take
+    /// precedence over the zone.
     Auto,
     /// As `Auto`, but only for Services whose endpoints have hints.
     Hints,

@@ -5,8 +5,8 @@ use skydns::external::{ExternalAnswer, ExternalAnswers};
 use super::fixed::Fixed;
 use super::{address_of, ask, outside_with};
 
-/// A name with addresses and aliases. In the cluster, only a wildcard or the name of a namespace has
-/// both, if it covers an ExternalName Service and a Service with addresses.
+/// A name with addresses and aliases. In the cluster, only a wildcard or the name of a namespace
+/// has both, if it covers an ExternalName Service and a Service with addresses.
 const MIXED: [&str; 3] = ["svc", "apps", "mixed"];
 
 /// External answers: `www.outside.test` has an address, `empty.outside.test` has none, and the
@@ -42,8 +42,8 @@ fn records_at(view: &Fixed, name: &str, rtype: &str) -> String {
     }
 }
 
-/// If the alias leads to no address, the engine answers with only the addresses beside the alias, as
-/// kube-dns does. A client that follows a CNAME ignores the addresses beside it.
+/// If the alias leads to no address, the engine answers with only the addresses beside the alias,
+/// as kube-dns does. A client that follows a CNAME ignores the addresses beside it.
 #[test]
 fn alias_without_addresses_beside_addresses_is_omitted() {
     for (target, expected) in [

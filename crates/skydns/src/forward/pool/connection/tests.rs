@@ -131,8 +131,8 @@ async fn late_reply_is_no_mismatch() {
     let (first, rest) = questions.split_at_mut(query().len() * late);
     server.read_exact(first).await.unwrap();
     for _ in 0..2 {
-        // After the first reply, the connection frees the places of abandoned queries. So the second
-        // query is sent when these places are free.
+        // After the first reply, the connection frees the places of abandoned queries. So the
+        // second query is sent when these places are free.
         let (answer, ()) = tokio::join!(connection.ask(query()), async {
             server.read_exact(rest).await.unwrap();
             server.write_all(rest).await.unwrap();
@@ -145,8 +145,8 @@ async fn late_reply_is_no_mismatch() {
     answer.unwrap();
 }
 
-/// The [`ConnectionEnd`] shows whether the server answered only one of several queries, or more than
-/// one.
+/// The [`ConnectionEnd`] shows whether the server answered only one of several queries, or more
+/// than one.
 #[tokio::test]
 async fn connection_end_is_reported() {
     for (asked, answered, one_at_a_time, pipelined) in [
