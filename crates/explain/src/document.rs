@@ -230,8 +230,8 @@ pub(crate) struct TypeAnswer {
     /// queries to upstream servers and adds the records to the answer. These records are not in
     /// `records`.
     pub(crate) asks: Vec<String>,
-    /// The key of the `ConfigMap` whose rule answers. The rule is for the name, or for the target
-    /// if the name is an alias.
+    /// The key of the `ConfigMap` that contains the rule for this answer; `None` if the answer does
+    /// not come from a rule. The rule is for the name, or for the target if the name is an alias.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rule: Option<String>,
     /// Whether dnsmasq answers from the pod's /etc/hosts without forwarding the query.
@@ -309,8 +309,8 @@ pub(crate) struct ShownEndpoints {
     pub(crate) ports: Vec<ShownPort>,
     /// Whether the control plane truncated the Endpoints object to 1000 addresses.
     pub(crate) over_capacity: bool,
-    /// Time of the newest change of a pod or of the Service that led to these objects, from an
-    /// annotation of the control plane.
+    /// The time of the newest change of a pod or of the Service that is visible in these objects.
+    /// The control plane writes this time into an annotation of the objects.
     pub(crate) changed: Option<Moment>,
 }
 

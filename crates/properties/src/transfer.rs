@@ -150,7 +150,7 @@ fn records(request: &[u8], answer: &[u8]) -> Vec<u16> {
     let message = message::read(answer);
     assert!(
         u16::try_from(answer.len()).is_ok(),
-        "{} octets",
+        "the message has {} octets, which is too long",
         answer.len()
     );
     assert_eq!(answer.get(..2), request.get(..2), "the ID is the request's");
@@ -169,7 +169,7 @@ fn records(request: &[u8], answer: &[u8]) -> Vec<u16> {
         rcode::REFUSED,
         rcode::NOTAUTH,
     ];
-    assert!(known.contains(&rcode), "RCODE {rcode}");
+    assert!(known.contains(&rcode), "the RCODE {rcode} is not expected");
     message
         .section(Section::Answer)
         .map(|record| record.rtype)

@@ -180,7 +180,7 @@ impl<'a> Churn<'a> {
             }
             ensure!(
                 begun.elapsed() < LATE,
-                "no answer shows the change: expected {right}, still {line}"
+                "no answer shows the change: {right} is expected, but the answer is still {line}"
             );
             sleep(Duration::from_millis(1)).await;
         }

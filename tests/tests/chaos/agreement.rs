@@ -1,9 +1,9 @@
 //! `/status`, `check cluster` and the alerts agree about each fault, and `/status` never says
 //! "well" while a client has had no answer for more than ten seconds.
 //!
-//! The pods run at the same time, each with its faults in turn. The alerts are evaluated by a real
-//! Prometheus (Debian: `prometheus`). Without Prometheus, the test says so, and compares only
-//! `/status` and `check cluster`.
+//! Each pod has its faults one after the other, and all pods run at the same time. A real
+//! Prometheus (Debian: `prometheus`) evaluates the alerts. If Prometheus is not installed, the test
+//! says so, and compares only `/status` and `check cluster`.
 
 #![allow(
     clippy::print_stdout,
@@ -62,7 +62,8 @@ const SILENCE: &[Fault] = &[Fault::UpstreamsSilent, Fault::StubServerServfails];
 const LOOP: &[Fault] = &[Fault::StubNameUnresolved, Fault::LaterLoop];
 const KUBEDNS: &[Fault] = &[Fault::ConfigMapRejected, Fault::KubednsFrozen];
 
-/// A fault that the pod remembers must be the last fault of its scene.
+/// If the pod still reports a fault after the fault has ended, this fault must be the last one of
+/// its scene.
 const SCENES: [Scene; 23] = [
     scene(Topology::DropIn, REFUSALS),
     scene(Topology::Cache, REFUSALS),
@@ -247,7 +248,8 @@ impl Views<'_> {
             if Instant::now() > deadline {
                 let status = sidecar_status(self.stage.rig.pod.ports).await?;
                 return Err(format!(
-                    "finding {kind:?} or a long outage is missing (outage: {outage:.1?}): {status:#?}"
+                    "no finding {kind:?} has come, or the client has lost answers only for \
+                     {outage:.1?}: {status:#?}"
                 ));
             }
         }
@@ -282,13 +284,13 @@ impl Views<'_> {
                     return Ok(());
                 }
                 return Err(format!(
-                    "{alert} is {severity}, but {kind:?} is {:?}",
+                    "the alert {alert} is {severity}, but the level of the finding {kind:?} is {:?}",
                     kind.level()
                 ));
             }
             if Instant::now() > deadline {
                 return Err(format!(
-                    "{alert} does not fire; these alerts fire: {alerts:?}"
+                    "the alert {alert} does not fire; these alerts fire: {alerts:?}"
                 ));
             }
             looks.tick().await;

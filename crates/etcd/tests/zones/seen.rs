@@ -19,7 +19,8 @@ pub(crate) struct SeenFeed {
 #[derive(Default)]
 struct SeenState {
     tree: Option<MessageTree>,
-    /// The last report: connected, or the failure. `None` before the first report.
+    /// The last report: `Ok` if the feed is connected, otherwise the failure. `None` before the
+    /// first report.
     connection: Option<Result<(), String>>,
 }
 

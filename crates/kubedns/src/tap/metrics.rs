@@ -1,4 +1,5 @@
-//! Metrics of the copies of answered queries, which `/tap`, dnstap and the query log read.
+//! Metrics of the tap, which copies answered queries to the readers of `/tap`, to dnstap and to the
+//! query log.
 
 use std::sync::Arc;
 

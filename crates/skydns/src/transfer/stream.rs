@@ -162,8 +162,8 @@ impl<V: View + 'static> TransferStream<V> {
         }
     }
 
-    /// Returns the next message; `None` after the last message. A stream that is dropped earlier
-    /// has failed.
+    /// Returns the next message; `None` after the last message. A stream that is dropped before
+    /// its end counts as failed.
     pub async fn next_message(&mut self) -> Option<Vec<u8>> {
         let work = match std::mem::replace(&mut self.state, StreamState::End) {
             StreamState::Work(work) => work,
@@ -395,15 +395,16 @@ impl<V: View> SoaParts<'_, '_, V> {
 
 impl<V: View> ZoneTransfers<V> {
     /// The steps from the client's version of a zone to the version `to`; `None` if this process
-    /// did not make the client's version, or does not keep the steps. Some secondaries send no
-    /// EXPIRE, so their version may have come from another replica.
+    /// did not make the client's version, or does not keep the steps. If a secondary sends no
+    /// EXPIRE, its version may come from another replica, so the result is `None`.
     fn steps_since(
         &self,
         zone: &Name,
         since: ClientVersion,
         to: u32,
     ) -> Option<Vec<Arc<VersionStep>>> {
-        // EXPIRE has the mark of the process that made the version.
+        // Each process adds a mark of its own to EXPIRE, so EXPIRE shows which process made the
+        // version.
         if since.expire != self.serials.expire_seconds() {
             return None;
         }
