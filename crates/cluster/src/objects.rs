@@ -403,7 +403,7 @@ pub struct ScheduledPod {
 
 /// A `ServiceImport`: a Service of the cluster set. An import of type `Headless` is read as a
 /// headless Service. An import of any other type, such as `ClusterSetIP`, is read as a Service with
-/// cluster IPs, of which there may be none yet.
+/// cluster IPs, or as a Service without a cluster IP while it has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceImport(pub Service);
 

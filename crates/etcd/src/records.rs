@@ -1,4 +1,5 @@
-//! The messages of a zone as records of the DNS server, see [`skydns::Records`].
+//! The records of a zone for the DNS server (see [`skydns::Records`]), made from the messages of
+//! SkyDNS, which are the values of the keys in etcd.
 
 use std::any::Any;
 use std::borrow::Cow;

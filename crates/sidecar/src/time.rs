@@ -5,8 +5,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-/// The minimum time between two readings of counters for the plots. If two readings followed each
-/// other sooner, their difference would mostly depend on the moments at which dnsmasq was read.
+/// The minimum time between two readings of counters for the plots. The sidecar reads dnsmasq's
+/// counters only at intervals. If the plots read them more often, the difference of two readings
+/// would mostly depend on whether dnsmasq was read in between.
 pub(crate) const PLOT_INTERVAL: Duration = Duration::from_millis(9_500);
 
 /// Milliseconds since 1970.

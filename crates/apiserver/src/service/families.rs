@@ -35,7 +35,8 @@ pub(super) fn settle(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
     spec.ip_families = Some(families);
 }
 
-/// The families in `ipFamilies`, then the family of each further cluster IP.
+/// The families in `ipFamilies`. If the Service has more cluster IPs than families, the families of
+/// the remaining cluster IPs follow.
 fn infer(spec: &ServiceSpec) -> Vec<String> {
     let given = spec.ip_families.iter().flatten().cloned();
     let addresses = spec

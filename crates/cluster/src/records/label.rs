@@ -5,9 +5,10 @@ use std::net::IpAddr;
 
 use smol_str::SmolStr;
 
-/// The label of an address in kube-dns: `10.233.0.1` becomes `3766346139356635`. The record's text
-/// in Go's `%v` format is hashed with FNV-1a-32. The hash is written in hexadecimal without leading
-/// zeros, and these characters are encoded in hexadecimal again.
+/// The label of an address in kube-dns: `10.233.0.1` becomes `3766346139356635`. kube-dns has a
+/// SkyDNS record for each address, prints it in Go's `%v` format, and hashes this text with
+/// FNV-1a-32. The hash is written in hexadecimal without leading zeros, and these characters are
+/// encoded in hexadecimal again.
 ///
 /// Clients keep such labels in caches and configurations, so the labels must stay the same as in
 /// kube-dns.

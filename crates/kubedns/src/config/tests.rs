@@ -142,7 +142,7 @@ async fn edits_of_files_are_followed() {
     tokio::join!(opened.run(stop.clone()), edits);
 }
 
-/// The first reply of the API server changes the configuration, and makes it known. Both changes
+/// The first reply of the API server changes the configuration, and sets `is_known`. Both changes
 /// are published together.
 #[tokio::test]
 async fn first_config_map_is_published_once() {

@@ -20,7 +20,7 @@ pub(crate) fn describe(status: ExitStatus) -> String {
         2 => {
             "it cannot use the network: an address is in use, or a port below 1024 needs NET_BIND_SERVICE"
         }
-        3 => "a file or directory is missing or may not be used",
+        3 => "a file or directory is missing, or dnsmasq has no permission to use it",
         4 => "out of memory",
         5 => "another problem, for example that it cannot change to its user",
         _ if code == i32::from(CANNOT_EXECUTE) => "it cannot be executed",

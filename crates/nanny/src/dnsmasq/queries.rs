@@ -142,7 +142,8 @@ struct FollowerQueue {
     rate: u32,
     lines: VecDeque<QueryLine>,
     left_out: u64,
-    /// The second of the last matching query, and the number of lines queued in this second.
+    /// The time of the last matching query in whole seconds, and the number of lines queued within
+    /// that second.
     second: u64,
     queued_in_second: u32,
 }

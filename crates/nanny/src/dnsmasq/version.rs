@@ -33,8 +33,9 @@ const FIXES: [(DnsmasqRelease, &str); 5] = [
     ),
 ];
 
-/// The start of the package versions of Debian 12, and the number after it in the first version
-/// that contains all [`FIXES`]. The dnsmasq of that package still prints 2.90 as its version.
+/// The prefix of the package versions of Debian 12. A package whose version has this number, or a
+/// higher one, after the prefix contains all [`FIXES`]. Its dnsmasq still prints 2.90 as its
+/// version.
 const DEBIAN_12: (&str, u32) = ("2.90-4~deb12u", 2);
 const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 /// The largest dpkg status file that is read, in bytes.

@@ -1,9 +1,9 @@
 //! Follows aliases (ExternalName, federated names, aliases of the configuration) to their
 //! addresses.
 //!
-//! A chain of CNAMEs is written only as a whole, with the addresses at its end. A client that
-//! follows a CNAME ignores the other addresses of the name, so a chain without addresses would hide
-//! them. Such a chain is written only if the name has nothing else.
+//! A chain of CNAMEs is written as a whole, together with the addresses at its end. A client that
+//! follows a CNAME ignores the other addresses of the queried name. A chain without addresses would
+//! hide these addresses, so it is written only if the queried name has nothing else.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -239,9 +239,9 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         Ok(reached)
     }
 
-    /// Writes an alias without addresses. In the answer section the CNAME is always written. The
-    /// additional section is for addresses (RFC 2782): as in kube-dns, the CNAME is written there
-    /// only if upstream records of the target follow.
+    /// Writes an alias without addresses. In the answer section the CNAME is always written. In the
+    /// additional section, which is for addresses (RFC 2782), the CNAME is written only if records
+    /// that an upstream returned for the target follow it, as in kube-dns.
     fn write_bare_alias(
         &mut self,
         walk: &mut AliasWalk<'q>,
