@@ -46,8 +46,8 @@ pub struct Index {
     node_lists: RelistTracker<SmolStr>,
     source: Option<EndpointsSource>,
     in_force: watch::Sender<Option<EndpointsSource>>,
-    /// A Service whose Endpoints lack addresses of its slices. This field is set while slices stay
-    /// in use although they can no longer be read.
+    /// While slices stay in use although they can no longer be read: a Service that would lose
+    /// addresses if its Endpoints replaced its slices. Otherwise `None`.
     lacking_service: Option<ObjectKey>,
     port_lists: SharedLists<PortRecords>,
     pods: PodIndex,
@@ -175,7 +175,8 @@ impl Index {
         self.changed = true;
     }
 
-    /// Serves an address of pods from a snapshot file, until the first list of pods is complete.
+    /// Serves `address` as the address of a pod in each of `namespaces`, as stored in a snapshot
+    /// file, until the first list of pods is complete.
     pub fn serve_stale_pods(
         &mut self,
         address: IpAddr,

@@ -75,7 +75,7 @@ impl TryFrom<String> for Moment {
         let seconds = time.and_then(|time| u64::try_from(time.timestamp()).ok());
         seconds
             .map(Self)
-            .ok_or_else(|| format!("not a time: {text:?}"))
+            .ok_or_else(|| format!("{text:?} is not a time"))
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct ExplainRequest {
     /// The record types in the order of the queries.
     pub(crate) types: Vec<u16>,
     pub(crate) search: RequestedSearch,
-    /// For names with fewer dots, the resolver tries the search list first.
+    /// For names with fewer dots than this number, the resolver tries the search list first.
     pub(crate) ndots: u8,
 }
 
@@ -66,8 +66,8 @@ pub(crate) enum ExplainRequestError {
     #[error("not a domain name: {0}")]
     Name(#[from] wire::name::NameError),
     #[error(
-        "not a domain name: only visible ASCII characters without spaces are accepted, and other \
-         letters in the form xn--..."
+        "not a domain name: only visible ASCII characters are accepted; write other letters in the \
+         form xn--..."
     )]
     Characters,
     #[error(transparent)]

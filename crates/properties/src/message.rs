@@ -12,10 +12,14 @@ pub(crate) fn read(message: &[u8]) -> Message<'_> {
     assert_eq!(
         walked.end(),
         message.len(),
-        "octets after the last record of {message:02x?}"
+        "there are octets after the last record of {message:02x?}"
     );
     let read = hickory_proto::op::Message::from_vec(message);
-    assert!(read.is_ok(), "hickory: {:?} in {message:02x?}", read.err());
+    assert!(
+        read.is_ok(),
+        "hickory-proto cannot parse {message:02x?}: {:?}",
+        read.err()
+    );
     for record in walked.records() {
         assert!(
             alone(&record).is_some(),

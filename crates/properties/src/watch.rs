@@ -108,7 +108,7 @@ fn tell<T: FromApi + Clone>(
     }
 }
 
-/// Passes to `apply` the changes that a list of all objects of one kind from the API server causes.
+/// Passes to `apply` the changes that follow from listing all objects of one kind again.
 fn list<T: Clone>(objects: &BTreeMap<ObjectKey, T>, mut apply: impl FnMut(Change<T>)) {
     apply(Change::RelistStarted);
     for object in objects.values() {

@@ -57,7 +57,7 @@ pub(crate) struct Dnsmasq {
 impl Parts {
     /// Builds all parts. Fails if the value of a flag is unusable, or if flags contradict each other.
     pub(crate) fn new(options: Options) -> anyhow::Result<Self> {
-        // No request could ever match such a path, so the process does not start with it.
+        // No request could ever match a path without a leading slash.
         if !options.prometheus_path.starts_with('/') {
             bail!(
                 "--prometheus-path: {:?} does not begin with a slash",
@@ -101,7 +101,7 @@ impl Parts {
     }
 }
 
-/// The probes with these values of `--probe`. Fails if two have the same label.
+/// Creates a probe for each of `specs`. Fails if two probes have the same label.
 fn new_probes(
     options: &Options,
     specs: &[ProbeSpec],

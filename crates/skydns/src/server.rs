@@ -120,8 +120,8 @@ impl<B: Backend> DnsServer<B> {
     }
 
     /// Answers queries until `stop` is cancelled. The shutdown then takes at most about four
-    /// seconds, during which waiting and new queries are still answered. At its end, connections
-    /// are closed even if the client has not read all answers.
+    /// seconds, during which waiting and new queries are still answered. At the end of the
+    /// shutdown, connections are closed even if the client has not read all answers.
     pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
         let Self {
             sockets,
@@ -193,8 +193,8 @@ impl Drop for StopOnDrop {
 }
 
 impl BoundSockets {
-    /// Binds one TCP listener and `udp_sockets` UDP sockets. With port 0 this repeats until a port
-    /// is free for both.
+    /// Binds one TCP listener and `udp_sockets` UDP sockets. With port 0, this tries several ports
+    /// until one is free for both UDP and TCP.
     fn bind(address: SocketAddr, udp_sockets: usize, unsent: &Arc<AtomicU64>) -> io::Result<Self> {
         let mut attempt = 0;
         loop {

@@ -23,7 +23,8 @@ impl Reply {
     pub fn to(query: &[u8]) -> Self {
         let (read, _) = Message::read(query);
         let question = read.questions.first().map_or_else(Vec::new, |question| {
-            let mut wire = name::to_wire(&question.name).expect("a name that was just read");
+            let mut wire =
+                name::to_wire(&question.name).expect("a name that was just read is valid");
             wire.extend(question.rtype.to_be_bytes());
             wire.extend(question.class.to_be_bytes());
             wire
@@ -150,5 +151,5 @@ impl Reply {
 }
 
 fn record_count(records: &[Vec<u8>]) -> u16 {
-    u16::try_from(records.len()).expect("fewer than 65536 records")
+    u16::try_from(records.len()).expect("a section has fewer than 65536 records")
 }

@@ -102,8 +102,8 @@ async fn check_probe(sidecar: &str, probe: &ProbeStatus) -> CheckLine {
         )
 }
 
-/// Checks that the nanny answers, if the sidecar reads the nanny's status. A nanny that answered
-/// before, and no longer answers, is a finding of the sidecar, and gets no line here.
+/// Checks that the nanny answers, if the sidecar reads the nanny's status. If the nanny answered
+/// before and no longer answers, the sidecar reports a finding, so no line is added here.
 fn check_nanny(status: &SidecarStatus) -> Option<CheckLine> {
     let report = &status.nanny;
     if report.source.is_empty() {
@@ -176,7 +176,7 @@ async fn check_upstreams(options: &Options, status: &SidecarStatus) -> Vec<Check
         .map(|route| route.check(&options.external_name));
     let mut checks = join_all(asked).await;
     if checks.is_empty() {
-        let text = "there are none, or they are not known yet";
+        let text = "there are no upstreams, or they are not known yet";
         checks.push(CheckLine::warning(UPSTREAMS, text));
     }
 
@@ -184,14 +184,14 @@ async fn check_upstreams(options: &Options, status: &SidecarStatus) -> Vec<Check
     if !has_finding(status, FindingKind::ForwardingLoop) {
         checks.push(CheckLine::passed(
             UPSTREAMS,
-            "none forwards back to this pod",
+            "no upstream forwards back to this pod",
         ));
     }
     checks
 }
 
 /// The findings about the configuration. If there are none, a passed check says that the newest
-/// version is in force.
+/// configuration is in force.
 fn check_configuration(status: &SidecarStatus) -> Vec<CheckLine> {
     let findings = findings_in(status, FindingGroup::Configuration);
     if !findings.is_empty() {
@@ -202,7 +202,7 @@ fn check_configuration(status: &SidecarStatus) -> Vec<CheckLine> {
         Some(version) => format!(" (version {version})"),
         None => String::new(),
     };
-    let text = format!("the newest version in the pod is in force{version}");
+    let text = format!("the newest configuration in the pod is in force{version}");
     vec![CheckLine::passed(CONFIGURATION, text)]
 }
 

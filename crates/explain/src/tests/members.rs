@@ -57,8 +57,8 @@ fn hostnames_come_from_all_addresses() {
     let words = "h-99.mixed.apps.svc.cluster.local. A";
     for (publish_not_ready, more) in [(false, 2), (true, 3)] {
         let text = format!(
-            "no address of Service apps/mixed has the hostname \"h-99\": there is h-11, h-12, h-13, h-14, h-15, h-16, \
-             h-17, h-18 and {more} more"
+            "no address of Service apps/mixed has the hostname \"h-99\": the published hostnames are \
+             h-11, h-12, h-13, h-14, h-15, h-16, h-17, h-18 and {more} more"
         );
         let rows = [(words, ["no_such_member", &text])];
         cluster(publish_not_ready).expect(REASON, &rows);

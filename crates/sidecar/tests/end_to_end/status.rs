@@ -13,7 +13,7 @@ async fn status(sidecar: &Sidecar) -> Value {
     serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}"))
 }
 
-/// A server whose pages are all this text.
+/// A server that returns this text for every page.
 async fn says(body: &str) -> ScriptedHttp {
     ScriptedHttp::start(format!("HTTP/1.1 200 OK\r\n\r\n{body}")).await
 }

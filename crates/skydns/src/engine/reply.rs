@@ -90,8 +90,7 @@ impl AnswerReason {
     }
 }
 
-/// Answers a message that is not a well-formed query with an error; `None` if the message must not
-/// be answered.
+/// Appends the error response to a malformed query; `None` if the message must not be answered.
 pub(crate) fn answer_malformed(
     malformed: &QueryError,
     message: &[u8],
@@ -138,8 +137,8 @@ pub(crate) fn append_servfail(
 }
 
 /// Appends the answer of a rule for an external name. The only record is an SOA record in the
-/// authority section, with the negative TTL of `zone`. The answer is not authoritative, like that
-/// of an upstream.
+/// authority section, with the negative TTL of `zone`. Like the answer of an upstream, this answer
+/// is not authoritative.
 pub(crate) fn append_rule_answer(
     zone: &Zone,
     query: &Query<'_>,

@@ -73,7 +73,7 @@ fn findings_are_shown_in_their_group() {
 fn configuration_without_findings_is_in_force() {
     let nanny = json!({"source": "x", "known": {"configuration": {"version": "00ff"}, "dnsmasq": {"version": "2.90"}}});
     let status = status(json!({"nanny": nanny}));
-    let in_force = "the newest version in the pod is in force (version 00ff)";
+    let in_force = "the newest configuration in the pod is in force (version 00ff)";
     let checks = check_configuration(&status);
     assert_eq!(lines(&checks), [(CheckOutcome::Passed, in_force)]);
     let nanny = check_nanny(&status).unwrap();

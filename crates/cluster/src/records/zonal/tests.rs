@@ -50,7 +50,8 @@ fn records(endpoints: &[&str], zonal_names: bool) -> ServiceRecords {
     options.build(&service, &ServiceEndpoints::Slices(vec![slice]))
 }
 
-/// The last octets of the addresses at a name below the Service, from at most `steps` entries.
+/// Visits at most `steps` entries of a name below the Service. Returns the last octets of their
+/// addresses.
 fn found(records: &ServiceRecords, name: &str, mut steps: usize) -> String {
     let path: Vec<&str> = name.rsplit('.').collect();
     let name = ZonalName::read(&path).unwrap();

@@ -180,7 +180,7 @@ fn no_service(evidence: Evidence<'_>, found: &FoundService) -> CodedNote {
 
     let similar = match similar_namespaces(evidence.snapshot, namespace).as_slice() {
         [] => String::new(),
-        names => format!(" (there is {})", join(names)),
+        names => format!(" (similar namespaces: {})", join(names)),
     };
     let text = format!("there is no Service at all in namespace {namespace}{similar}");
     CodedNote::new("no_such_namespace", text)
@@ -312,7 +312,10 @@ fn no_such_member(found: &FoundService, label: &str) -> CodedNote {
     let known = match found.hostnames.as_slice() {
         [] => "no published address has a hostname (spec.hostname and spec.subdomain of the pod)"
             .to_owned(),
-        names => format!("there is {}", join_some(names, found.more_hostnames)),
+        names => format!(
+            "the published hostnames are {}",
+            join_some(names, found.more_hostnames)
+        ),
     };
     let text = format!("no address of Service {key} has the hostname {label:?}: {known}");
     CodedNote::new("no_such_member", text)
