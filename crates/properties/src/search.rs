@@ -72,7 +72,7 @@ pub fn search(input: &[u8]) {
         zone.search_list(name.wire())
     };
     let Some(list) = list else {
-        unreachable!("{name} has a search list")
+        unreachable!("{name} has no search list")
     };
     assert_eq!(list.names, expected_names(&bare, &namespace, &zone));
     let asked = message::query(name.wire(), qtype, (choice & 16 != 0).then_some(1232));
@@ -219,7 +219,7 @@ fn walk(
             None,
         );
     }
-    unreachable!("more than two questions for each of {names:?}")
+    unreachable!("kubedns asks more than two questions for each of {names:?}")
 }
 
 /// The response to a query for a name in `state`.

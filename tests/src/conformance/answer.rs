@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn alias_choice_is_marked_when_real() {
+    fn chosen_alias_with_records_is_marked() {
         let chosen = answer(&[
             "x. 30 IN CNAME z.",
             "y. 30 IN A 10.0.0.1",

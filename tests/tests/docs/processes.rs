@@ -10,7 +10,7 @@ use tests::e2e::get;
 /// Timeout of a start, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A process and the port of its metrics.
+/// A process, its DNS port and the port of its metrics.
 pub(crate) struct Alone {
     _process: Process,
     pub(crate) dns: u16,

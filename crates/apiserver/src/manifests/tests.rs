@@ -57,7 +57,7 @@ fn objects_follow_the_files() {
     let web = fixture.get(Resource::Services, "apps", "web").unwrap();
     assert_eq!(
         web["spec"]["clusterIP"], "10.96.1.2",
-        "db gets the address that it chose before web gets any address: {web}"
+        "10.96.1.1 is reserved for db, so web gets the next address: {web}"
     );
     assert!(fixture.get(Resource::Namespaces, "", "apps").is_some());
 

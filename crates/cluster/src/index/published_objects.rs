@@ -60,7 +60,8 @@ impl ObjectsView {
 pub struct PublishedObjects(ArcSwapOption<ObjectsView>);
 
 impl PublishedObjects {
-    /// The current objects; `None` until the first lists are complete or a snapshot file is served.
+    /// The current objects; `None` until the first lists are complete or the objects of a snapshot
+    /// file are restored.
     pub fn get(&self) -> Option<Arc<ObjectsView>> {
         self.0.load_full()
     }

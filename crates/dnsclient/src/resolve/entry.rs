@@ -98,7 +98,7 @@ impl NameEntry {
                 self.record_failure(name, "the name has no address");
                 self.retry_pause(pace)
             }
-            // Nothing is known about the name: the old addresses stay.
+            // The lookup says nothing about the name, so the old addresses stay.
             LookupOutcome::Failed(reason) => {
                 self.record_failure(name, &reason);
                 self.retry_pause(pace)

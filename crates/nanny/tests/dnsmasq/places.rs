@@ -10,15 +10,15 @@ use testkit::upstream::Upstream;
 
 use super::rig::{NannySetup, at};
 
-/// Returns whether this test can mount file systems in a mount namespace of its own. Otherwise
-/// prints a line.
+/// Returns whether this test can mount file systems in a mount namespace of its own. Prints a line
+/// if it cannot.
 fn can_mount() -> bool {
     let can = Command::new("unshare")
         .args(["-m", "true"])
         .status()
         .is_ok_and(|status| status.success());
     if !can {
-        println!("SKIPPED: needs root and unshare(1)");
+        println!("SKIPPED: this test needs root and unshare(1)");
     }
     can
 }

@@ -10,7 +10,10 @@ async fn run_to_end(flags: &[&str]) -> (i32, Vec<String>) {
     let mut process: Process = program(flags).env("RUST_BACKTRACE", "full").start();
     let status = process.wait(PATIENCE).await;
     assert!(process.stdout().is_empty(), "{:?}", process.stdout());
-    (status.code().expect("it exits"), process.stderr())
+    (
+        status.code().expect("a signal ended the sidecar"),
+        process.stderr(),
+    )
 }
 
 #[tokio::test]

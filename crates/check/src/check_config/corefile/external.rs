@@ -94,7 +94,8 @@ impl<'a> ExternalServers<'a> {
             }
             if servers.len() > MAX_SERVERS {
                 lines.push(format!(
-                    "stubDomains: {domain} has more than {MAX_SERVERS} servers"
+                    "stubDomains: {domain} has more than {MAX_SERVERS} servers, but the plugin \
+                     forward accepts only {MAX_SERVERS}"
                 ));
             }
         }
@@ -105,7 +106,7 @@ impl<'a> ExternalServers<'a> {
         lines
     }
 
-    /// The differences of `CoreDNS` in the use of servers.
+    /// How `CoreDNS` uses the servers differently.
     pub(super) fn different(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let stubs = self.config.stub_domains.values();
@@ -114,7 +115,11 @@ impl<'a> ExternalServers<'a> {
             .flat_map(|servers| addresses_of(servers))
             .chain(general);
         if servers.any(|server| is_tcp_upstream(&server)) {
-            lines.push("tcp:// applies to all servers of a list (force_tcp)".to_owned());
+            lines.push(
+                "tcp://: if one server of a list has this prefix, CoreDNS queries all servers of \
+                 the list over TCP (force_tcp)"
+                    .to_owned(),
+            );
         }
         lines
     }
@@ -159,7 +164,8 @@ impl<'a> ExternalServers<'a> {
         if !self.config.upstream_nameservers.is_empty() {
             return self.config.upstream_nameservers.clone();
         }
-        // With --topology=direct, the only server is dnsmasq, which reads resolv.conf.
+        // With --topology=direct, `--nameservers` contains only dnsmasq, which takes its servers from
+        // resolv.conf.
         if self.flags.value("topology") == Some("direct") {
             return Vec::new();
         }
@@ -201,7 +207,7 @@ impl<'a> ExternalServers<'a> {
         let mut zones: BTreeSet<&str> = rules.filter_types.keys().map(String::as_str).collect();
         zones.insert(".");
         if rules.bogus_priv {
-            // The reverse zones of stub domains are forwarded, not answered.
+            // Stub domains that are reverse zones are forwarded, not answered with NXDOMAIN.
             let stubs = self.config.stub_domains.keys();
             zones.extend(stubs.map(String::as_str).filter(|zone| is_reverse(zone)));
         }

@@ -94,9 +94,9 @@ fn paths() -> impl Iterator<Item = Vec<&'static str>> {
     shorter.chain(two).chain(three.collect::<Vec<_>>())
 }
 
-/// The entries that a visit of `path` should find: those whose path and label together are `path`
-/// and, unless `exact`, those whose path is `path`. Unless `exact`, a last label [`ANY`] stands for
-/// every label.
+/// The entries that a visit of `path` should find. If `exact`, these are only the entries whose own
+/// path, followed by their label, equals `path`. Otherwise the entries whose own path equals `path`
+/// are found, too, and the label [`ANY`] at the end of `path` matches every label.
 fn wanted(flat: &Flat, path: &[&str], exact: bool) -> Vec<(String, u16)> {
     let matches = |(at, label, _): &&(Vec<&str>, &str, u16)| match path.split_last() {
         Some((last, rest)) if rest == at => (*last == ANY && !exact) || last == label,

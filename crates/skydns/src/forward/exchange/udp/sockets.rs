@@ -62,7 +62,7 @@ pub(super) struct OpenSockets {
 struct SocketTable {
     /// Every open socket, by its token.
     open: HashMap<u64, Arc<UpstreamSocket>, RandomState>,
-    /// The sockets to each upstream from which the socket for a new query is chosen.
+    /// For each upstream, the sockets among which the socket for a new query is chosen.
     current: HashMap<Upstream, Vec<Arc<UpstreamSocket>>, RandomState>,
     last_token: u64,
 }
@@ -322,7 +322,7 @@ impl SentQuery {
         self.socket.send(self.added.id, &self.message)
     }
 
-    /// Sends the query once more after silence.
+    /// Sends the query again, because no reply has come. The socket takes no further queries.
     pub(super) fn resend(&self) -> Result<(), UpstreamFailure> {
         self.socket.retire();
         self.send()
