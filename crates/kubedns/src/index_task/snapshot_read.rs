@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use cluster::persist::{self, SavedSnapshot, SnapshotError};
 
 /// The longest time for which the first lists wait for the file. They wait because listed and
-/// restored objects must not mix. A file with a hundred thousand Services is read in about a second.
+/// restored objects must not mix. A file with a hundred thousand Services is read in about a
+/// second.
 const EVENTS_DELAY: Duration = Duration::from_secs(2);
 
 /// The content of the snapshot file; `None` if the file does not exist.

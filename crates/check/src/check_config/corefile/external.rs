@@ -164,8 +164,8 @@ impl<'a> ExternalServers<'a> {
         if !self.config.upstream_nameservers.is_empty() {
             return self.config.upstream_nameservers.clone();
         }
-        // With --topology=direct, `--nameservers` contains only dnsmasq, which takes its servers from
-        // resolv.conf.
+        // With --topology=direct, `--nameservers` contains only dnsmasq, which takes its servers
+        // from resolv.conf.
         if self.flags.value("topology") == Some("direct") {
             return Vec::new();
         }
