@@ -127,7 +127,7 @@ fn engine_cases() -> Vec<Case> {
             "a filtered type",
             EXTERNAL,
             17,
-            "this type of external names",
+            "queries of this type for external names",
         )
         .view(|view| with_rule(view, |rules, root| rules.filter_types(root, &[rtype::A]))),
         error_case("a denied name", ("wpad.", "A"), 15, "denies this name").view(|view| {
