@@ -81,7 +81,7 @@ fn chart_shapes_match_kustomize() {
     for name in SHAPES {
         let file = chart().join(format!("shapes/{name}.yaml"));
         if std::env::var_os("UPDATE_CHART").is_some() {
-            // The file keeps the text of kubectl, which `render` parses.
+            // The file has the text exactly as kubectl writes it. `render` would parse the text.
             let output = Command::new("kubectl")
                 .arg("kustomize")
                 .arg(manifests_root().join(name))

@@ -103,7 +103,7 @@ fn metric(metrics: &impl Collector, name: &str) -> Option<f64> {
     series(metrics, name).first()?.trim().parse().ok()
 }
 
-/// The sum of all series of a metric that counts.
+/// The sum of all series of a counter.
 fn sum(metrics: &impl Collector, name: &str) -> usize {
     let series = series(metrics, name);
     let values = series.iter().filter_map(|series| series.rsplit(' ').next());
@@ -207,7 +207,11 @@ async fn large_answer_is_truncated_to_limit() {
     }
     let message = client::ask_tcp(server.address, &big()).await;
     assert!(!message.has("tc"), "TC means nothing over TCP");
-    assert_eq!(message.answer.len(), 4093, "as many as 64 KiB hold");
+    assert_eq!(
+        message.answer.len(),
+        4093,
+        "the answer has as many records as fit into 64 KiB"
+    );
     let other = client::ask_tcp(server.address, &big()).await;
     let chosen = [message, other].map(|answer| BTreeSet::from_iter(answer.answer_data("A")));
     assert_ne!(
@@ -316,7 +320,7 @@ async fn errors_and_requests_are_counted() {
 
 /// A rejected query is counted for the `system` that is responsible for the name.
 #[tokio::test(flavor = "multi_thread")]
-async fn rejected_query_is_counted_by_reason() {
+async fn rejected_query_is_counted_by_system() {
     const FLOOD: usize = 1000;
     let dead = Upstream::start(|_: &Asked| Reaction::silence()).await;
     let server = start(Fixed::new(&[]).stub("dead.test", &[dead.addr()]));

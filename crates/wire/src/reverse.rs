@@ -18,10 +18,9 @@ pub fn is_reverse_name(name: &Name) -> bool {
     reverse_trees().any(|tree| name.is_within(&tree))
 }
 
-/// The reverse zones of private networks, written without a final dot. They are the zones of RFC
-/// 6303, except those of other special networks, such as the loopback and documentation networks.
-/// No server has names for addresses in special networks, so the reverse zones of these networks
-/// need no rule.
+/// The reverse zones of private networks, written without a final dot. They are listed in RFC 6303.
+/// The RFC also lists the zones of loopback, documentation and similar networks, which are left out
+/// here: no server has names for their addresses.
 pub fn private_reverse_zones() -> Vec<String> {
     let mut zones = vec!["10.in-addr.arpa".to_owned()];
     zones.extend((16..32).map(|second| format!("{second}.172.in-addr.arpa")));

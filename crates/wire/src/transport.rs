@@ -10,7 +10,7 @@ use serde::Deserialize;
 pub enum Transport {
     /// Datagrams.
     Udp,
-    /// Streams: each message follows its length of two octets.
+    /// Streams. The length of each message, in two octets, comes before the message.
     Tcp,
 }
 

@@ -46,12 +46,12 @@ impl SharedImages {
             }
 
             // Another test may have made the images before this test has the lock.
-            lock.unlock().expect("no lock");
+            lock.unlock().expect("the lock can be released");
             lock.lock().expect("a lock");
             if !are_made_from(&inputs) {
                 make(&inputs);
             }
-            lock.unlock().expect("no lock");
+            lock.unlock().expect("the lock can be released");
         }
     }
 

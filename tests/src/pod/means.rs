@@ -25,7 +25,7 @@ pub fn are_there() -> bool {
     };
     assert!(
         std::env::var_os(SETTING).as_deref() != Some(OsStr::new("required")),
-        "{SETTING}=required, and no pod can be played here: {missing}"
+        "{SETTING}=required, but this machine cannot run pods: {missing}"
     );
     say(&format!("SKIPPED, NO POD WAS PLAYED: {missing}"));
     false

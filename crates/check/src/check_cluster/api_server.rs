@@ -97,9 +97,12 @@ pub(super) async fn check_api_server(
     let connection = match Connection::new(access_of(options)).await {
         Ok(connection) => connection,
         Err(error) => {
-            let check = CheckLine::failed(GROUP, "its address or credentials are unknown")
-                .with_detail(error.to_string());
-            let action = "Run this in the container kubedns, or give --kubecfg-file.";
+            let check = CheckLine::failed(
+                GROUP,
+                "the address or the credentials of the API server are unknown",
+            )
+            .with_detail(error.to_string());
+            let action = "Run this command in the container kubedns, or give --kubecfg-file.";
             return ApiServerChecks {
                 checks: vec![check.with_advice(action, "api-server-lost")],
                 services: KnownServices::default(),
@@ -168,7 +171,7 @@ fn check_version(url: &str, version: Result<Value, RequestFailure>, took: Durati
         ),
         _ => (
             format!("{url} does not answer"),
-            "Check the API server, and the network to it; the last known records are served.",
+            "Check the API server and the network to it. Meanwhile, kubedns serves the last known records.",
         ),
     };
     CheckLine::failed(GROUP, text)

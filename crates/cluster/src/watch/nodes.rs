@@ -25,7 +25,8 @@ pub fn own_node_feed(
         Arc::clone(connection),
         Collection::one(Kind::Node, "", name),
         WatchTiming::default(),
-        // The gauge belongs to the feed of all Nodes, which may run at the same time.
+        // Only the feed of all Nodes, which may run at the same time, sets the gauge that tells
+        // whether the watch is open.
         metrics.feed(Kind::Node).without_connection(),
         sink,
         Event::OwnNode,
@@ -97,7 +98,7 @@ impl<S> NodesFeed<S> {
         reached.map(drop).map_err(|_| ReceiverGone)
     }
 
-    /// Removes all Nodes with an empty list, because no feed keeps the Nodes up to date any more.
+    /// Sends an empty list, which removes all Nodes. No feed keeps the Nodes up to date any more.
     async fn remove_nodes(&self) -> Result<(), ReceiverGone> {
         for change in [Change::RelistStarted, Change::RelistDone] {
             let received = ReceivedEvent {

@@ -127,7 +127,10 @@ async fn broken_list_removes_no_object() {
     });
     feed.until_known(&["apps/a", "apps/b", "apps/c"]).await;
     feed.until(|mirror| mirror.lists > 1).await;
-    assert_eq!(feed.mirror.lists, 2, "a broken list has no end");
+    assert_eq!(
+        feed.mirror.lists, 2,
+        "a list that breaks off is not counted"
+    );
     assert_eq!(feed.mirror.deletions, [""; 0]);
     let broken: Vec<(&str, u64)> = cluster::watch::RequestFailure::REASONS
         .iter()

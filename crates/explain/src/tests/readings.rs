@@ -36,7 +36,7 @@ const NAMESAKES: &str = "
     # Member kafka-1 of kafka/kafka exists and is not ready. No Service has that name.
     kafka-1.kafka A --search kafka     | kafka-1.kafka.kafka | member_not_ready     |
     # Neither a member nor a Service of this name exists. The explanation is about the first completed
-    # name; the suggestion is similar to the second completed name.
+    # name. The similar name zookeeper.kafka is not suggested, because it has no records.
     zookeper.kafka A --search kafka    | zookeper.kafka.kafka | no_such_member      |
     # A complete name: the search list does not apply.
     x.redis.redis.svc.cluster.local. A | x.redis.redis       | member_of_cluster_ip |

@@ -253,7 +253,7 @@ async fn concurrent_events_share_publications() {
     let publications = running.metrics.publications.get() - before;
     assert!(
         publications < 10,
-        "{publications} publications of 30 events"
+        "30 events caused {publications} publications"
     );
     running.end().await.unwrap();
 }
@@ -459,7 +459,7 @@ async fn events_do_not_wait_for_encoding() {
     assert_eq!(
         saved.object_count(),
         2000,
-        "the objects at the beginning of the write"
+        "the file has the objects that existed when the write began"
     );
 }
 

@@ -12,17 +12,19 @@ use super::{Domain, Options, RecordSource, given, http_url};
 
 /// Prefix of the keys for a URL without a path.
 const DEFAULT_PATH: &str = "/skydns";
-/// Bound of the zones: each has a connection and a task.
+/// Maximum number of zones. It is limited because each zone has a connection and a task.
 const MAX_ZONES: usize = 32;
 
 /// The zones from etcd, and the access to it.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct EtcdFlags {
-    /// zone with records from etcd in the format of SkyDNS, as ZONE=http(s)://HOST:PORT/PATH
-    /// (/skydns without a path); repeated for further zones, or for further members of one etcd
+    /// zone with records from etcd in the format of SkyDNS, given as ZONE=http(s)://HOST:PORT/PATH;
+    /// the default path is /skydns; repeat the flag for further zones, or for further members of
+    /// one etcd
     #[arg(long, value_name = "string")]
     pub etcd_zone: Vec<EtcdZone>,
-    /// file of the CA certificates (PEM) that verify etcd; those of the system unless given
+    /// file of the CA certificates (PEM) that verify etcd; the default is the system's CA
+    /// certificates
     #[arg(long, value_name = "string", default_value = "")]
     pub etcd_ca_file: String,
     /// file of the client certificate (PEM) for etcd
@@ -60,7 +62,7 @@ impl FromStr for EtcdZone {
 
     fn from_str(text: &str) -> Result<Self, EtcdZoneError> {
         let (zone, url) = text.split_once('=').ok_or(EtcdZoneError)?;
-        // Repeated zones are found by comparison, and in DNS the case of letters does not matter.
+        // A zone may be repeated in another case of letters, but must be found by comparison.
         let zone = zone.to_ascii_lowercase();
         let zone = zone.parse().map_err(|_| EtcdZoneError)?;
 
@@ -95,7 +97,7 @@ pub struct EtcdSource {
     pub access: EtcdAccess,
 }
 
-/// Contradictory flags for etcd.
+/// Invalid flags for etcd.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EtcdError {
     /// A flag for etcd without a zone.
@@ -130,7 +132,7 @@ pub enum EtcdError {
     },
     /// Members of one etcd with different paths.
     #[error(
-        "--etcd-zone {zone}: {first} and {second} are given for its keys; members of one etcd have one path"
+        "--etcd-zone {zone}: the paths {first} and {second} are given, but a zone has only one path"
     )]
     Paths {
         /// The zone.
@@ -146,11 +148,12 @@ pub enum EtcdError {
 }
 
 impl Options {
-    /// The zones from etcd, served with or without the cluster.
+    /// The zones whose records come from etcd. `source` tells whether kubedns also serves the
+    /// cluster.
     ///
     /// # Errors
     ///
-    /// When flags contradict each other.
+    /// When the flags are contradictory or incomplete, or when there are too many zones.
     pub fn etcd_sources(&self, source: RecordSource) -> Result<Vec<EtcdSource>, EtcdError> {
         let access = self.etcd.access_without_members()?;
         let cluster_domains = self.cluster_domains(source);
@@ -365,7 +368,7 @@ mod tests {
             ),
             (
                 "--etcd-zone=a=http://e:1/x --etcd-zone=a=http://f:1/y",
-                "--etcd-zone a.: /x and /y are given for its keys; members of one etcd have one path",
+                "--etcd-zone a.: the paths /x and /y are given, but a zone has only one path",
             ),
             (
                 "--etcd-zone=Lb.example=http://e:1 --external-zone=lb.example",

@@ -25,7 +25,7 @@ pub fn render(routes: &Routes, extra: &str) -> String {
 }
 
 /// The values of `server=`, or of `--server` on a command line: first the names in `hosts` and
-/// `aliases`, then stub domains, then the domains of their probes, then the upstream servers.
+/// `aliases`, then stub domains, then the domains of the loop probes, then the upstream servers.
 pub fn server_values(routes: &Routes) -> Vec<String> {
     let mut values = Vec::new();
     for (name, server) in &routes.own_names {

@@ -419,7 +419,7 @@ impl Supervisor {
                 };
             }
             Err(obstacle) => {
-                warn!(%obstacle, "dnsmasq started with its servers as arguments, edits restart it");
+                warn!(%obstacle, "dnsmasq gets its servers as arguments, so a change of its servers needs a restart");
                 false
             }
         };

@@ -91,7 +91,7 @@ fn refused_probes() -> Vec<ProbeStatus> {
 fn failing_probe_names_silent_part() {
     let timeout = |part, state| probe(part, state, "i/o timeout");
     let kubedns_fails = timeout(PodPart::Kubedns, ProbeState::Failed);
-    // The time of the status is 1,795,208,055,000.
+    // The status was taken at 1,795,208,055,000 (in milliseconds since 1970).
     let failed_twice_after = |answer| ProbeStatus {
         failures: 2,
         history: vec![ProbeResult {
@@ -217,7 +217,7 @@ fn upstreams_are_judged_per_route() {
     assert_eq!(
         found(&behind),
         [""; 0],
-        "upstreams of kubedns are left out while dnsmasq forwards itself"
+        "upstreams of kubedns are ignored while dnsmasq does the forwarding"
     );
 }
 
@@ -466,8 +466,8 @@ fn faults_of_kubedns_and_nanny_are_found() {
     assert_eq!(found(&both).len(), 1, "one ConfigMap, one finding");
 }
 
-/// dnsmasq has only the SERVFAIL server 127.0.0.1:9 for a stub domain, or kubedns has no server for
-/// it.
+/// The stub domain has no usable server, except in one case. dnsmasq then forwards queries for the
+/// domain to the nanny's SERVFAIL server (127.0.0.1:9), and kubedns has no server for the domain.
 #[test]
 fn stub_domain_without_server_is_fault() {
     let of_dnsmasq = |servers: &[&str], unresolved: &[&str]| {

@@ -22,8 +22,7 @@ pub use reply_check::{ReplyCheck, check_reply};
 pub(crate) use udp::ReplyReceiver;
 pub(super) use udp::UdpSockets;
 
-/// Time before the deadline at which the reply at hand is returned, although a better reply may
-/// still come.
+/// If a reply has already come, the wait for a better reply ends this long before the deadline.
 const MARGIN: Duration = Duration::from_millis(10);
 
 /// A query to one upstream.
@@ -44,9 +43,9 @@ pub(super) struct UpstreamExchange<'a> {
 }
 
 impl UpstreamExchange<'_> {
-    /// Queries the upstream until there is a usable reply or a failure, until the deadline at most.
-    /// After SERVFAIL or a truncated reply, the retry ends before the deadline. `client` is the
-    /// transport of the client, for the metrics.
+    /// Queries the upstream until there is a usable reply or a failure, or until the deadline. After
+    /// SERVFAIL or a truncated reply, the retry ends before the deadline. `client` is the transport
+    /// of the client, for the metrics.
     pub(super) async fn run(self, client: Transport) -> Result<UpstreamReply, UpstreamFailure> {
         let asked = Instant::now();
         self.metrics.count_request(client);
@@ -80,7 +79,7 @@ impl UpstreamExchange<'_> {
             })
     }
 
-    /// Time at which a reply at hand must be returned.
+    /// The end of the wait for a better reply, if a reply has already come.
     fn return_by(self) -> Instant {
         self.deadline.checked_sub(MARGIN).unwrap_or(self.deadline)
     }
@@ -131,7 +130,8 @@ impl UpstreamExchange<'_> {
 
     /// Sends the query over UDP. After a truncated reply, or after too many wrong IDs, sends the
     /// query over TCP. Over TCP an attacker gains nothing by guessing IDs. If TCP fails, the result
-    /// is that of UDP.
+    /// is that of UDP. A truncated reply is also the result if the upstream was recently silent
+    /// over TCP.
     // Differs from kube-dns, which queries over the client's transport.
     async fn query_udp_then_tcp(self, edns: bool) -> Result<UpstreamReply, UpstreamFailure> {
         let over_udp = udp::query_upstream(self, edns).await;

@@ -1,5 +1,5 @@
-//! The records of a zone for transfers: for each owner name, the engine's own answers without the
-//! records of other names.
+//! Collects the records of a zone for transfers. The records of an owner name are those that the
+//! engine returns in its answers for this name, without the records of other names.
 //!
 //! Data from upstreams are not zone data: a CNAME or SRV record is transferred, but not the
 //! addresses of an external target. A name inside another zone, or inside a stub domain, is not
@@ -215,8 +215,8 @@ impl<'v, V: View> ZoneContent<'v, V> {
 
     /// Whether a name (wire format, lower case) is a port below an alias whose target is outside
     /// our zones. The engine answers every such name with a CNAME, and a zone cannot list them all.
-    /// So the zone lists none of them. Otherwise, the list would depend on the records that the
-    /// alias overrides.
+    /// So the zone lists none of them. Otherwise, it would list exactly the ports of the records
+    /// that the alias overrides.
     fn is_port_of_external_alias(&self, name: &[u8]) -> bool {
         let Some(own_names) = self.view.zone().own_names.as_deref() else {
             return false;

@@ -161,6 +161,6 @@ async fn slow_client_does_not_delay_stop() {
     };
     tokio::select! {
         () = slow => {}
-        took = stopped => assert!(took < Duration::from_millis(5500), "it took {took:?}"),
+        took = stopped => assert!(took < Duration::from_millis(5500), "the stop took {took:?}"),
     }
 }

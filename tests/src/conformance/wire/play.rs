@@ -91,7 +91,9 @@ async fn obstacle(target: &Target, scenario: &Scenario, place: &mut Place) -> Op
         .iter()
         .any(|flag| flag.starts_with("--nameservers="));
     if !target.is_ours() && !of_its_own {
-        return Some("needs its own resolv.conf, which this binary cannot use".to_owned());
+        return Some(
+            "the scenario needs its own resolv.conf, which this binary cannot use".to_owned(),
+        );
     }
     if scenario
         .resolv_conf
