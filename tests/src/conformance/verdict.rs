@@ -10,12 +10,13 @@ use super::vector::{Response, Scenario};
 pub enum Outcome {
     /// The answer is a recorded one.
     Agrees,
-    /// The answer is not a recorded one, but the differences with these IDs expect it.
+    /// The answer is not a recorded one, but it is the answer of the listed differences with these
+    /// IDs.
     Listed(Vec<String>),
-    /// The answer is neither recorded nor expected by a difference. The text is the diff from the
-    /// expected answer.
+    /// The answer is neither recorded nor that of a listed difference. The text is the diff from
+    /// the expected answer.
     Unlisted(String),
-    /// The answer is a recorded one, but the differences with these IDs expect another.
+    /// The answer is a recorded one, but the listed differences with these IDs have another.
     Stale(Vec<String>),
 }
 

@@ -44,7 +44,8 @@ pub fn load_snapshot(
 ///
 /// # Errors
 ///
-/// [`io::Error`] if writing fails; the old file is kept then.
+/// [`io::Error`] if writing or renaming fails, and then the old file is kept, or if the directory
+/// cannot be flushed.
 pub fn store_snapshot(directory: &Path, content: &[u8]) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
     daemon::files::replace_file(&directory.join(FILE_NAME), |file| {

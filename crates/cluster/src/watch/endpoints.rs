@@ -26,9 +26,9 @@ use crate::objects::{
     Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, PodNamed, Zoned,
 };
 
-/// If requests for slices fail at the start, Endpoints are listed as well after this time. If the
-/// requests for slices still fail after this time has passed once more, the listed Endpoints are
-/// used. The time is longer than the pause between attempts at an unreachable API server. With a
+/// If requests for slices are in the phase [`FeedPhase::Failing`] at the start, Endpoints are listed
+/// as well after this time. If the requests for slices still fail after this time has passed once
+/// more, the listed Endpoints are used. The time is longer than the pause between attempts at an unreachable API server. With a
 /// shorter time, Endpoints might be used only because they were listed first when the API server
 /// returned.
 const HEAD_START: Duration = Duration::from_secs(5);
@@ -217,8 +217,8 @@ impl EndpointsFeed {
     ) -> Result<(), ReceiverGone> {
         let is_change =
             endpoints.is_some() || selection.source != Some(EndpointsSource::EndpointSlices);
-        // The feed of Endpoints ends first: while slices are used, no changes of Endpoints may
-        // follow.
+        // The feed of Endpoints ends first, because the index must receive no changes of Endpoints
+        // after it has switched to slices.
         if let Some(feed) = endpoints {
             feed.end().await;
         }
@@ -410,8 +410,8 @@ impl SourceSelection {
             }
 
             None if is_refused => Some(slices.since + self.first_refusal),
-            // While the API server is unreachable or overloaded, Endpoints are not listed.
-            // Otherwise the API server would have twice as many lists to send.
+            // Endpoints are not listed while the API server is unreachable or overloaded. Otherwise
+            // the API server would have twice as many lists to send.
             None if slices.phase != FeedPhase::Failing => None,
             // Endpoints must not be used only because they were listed first when the API server
             // returned.

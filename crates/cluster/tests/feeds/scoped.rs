@@ -1,4 +1,5 @@
-//! Watches of a part of the cluster: some namespaces, Services with some labels, or running pods.
+//! Watches of a part of the cluster: some namespaces, Services with some labels, or pods that have
+//! not ended.
 
 use apiserver::{Action, Options, Resource, Rule, RunningApiServer};
 use cluster::objects::{FromApi, Kind, ObjectKey, Pod, Service};

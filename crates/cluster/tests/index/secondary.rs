@@ -94,8 +94,8 @@ impl ZoneCopy {
         u32::from_be_bytes(*numbers.first_chunk().expect("the serial"))
     }
 
-    /// Updates the copy with an IXFR (RFC 1995). Each difference in the response must lead to one
-    /// of the `known` copies. Returns false if the response is the whole zone.
+    /// Updates the copy with an IXFR (RFC 1995). Before each difference in the response, the copy
+    /// must be one of the `known` copies. Returns false if the response is the whole zone.
     pub(crate) fn update(
         &mut self,
         transfers: &Arc<ZoneTransfers<Snapshot>>,
@@ -140,7 +140,7 @@ impl ZoneCopy {
                 assert_eq!(
                     Some(&*self),
                     known.get(&self.serial()),
-                    "a difference leads to a known version"
+                    "the copy is a known version before each difference"
                 );
                 deleting = true;
             } else if record.1 == rtype::SOA {

@@ -122,7 +122,8 @@ fn classify_service_name(key: ObjectKey, labels: &[&str]) -> NameKind {
     }
     match *labels {
         [] => NameKind::Service(key),
-        // `_tcp.web` has no records, but it is the beginning of the name of a port.
+        // `_tcp.web` has no records: it is the name of a port without the label of the port, such
+        // as `_http`.
         [protocol] if protocol.starts_with('_') => NameKind::Port {
             key,
             port: String::new(),

@@ -187,7 +187,7 @@ fn answered_from_hosts() -> CodedNote {
 
 fn answered_from_arguments() -> CodedNote {
     let text =
-        "dnsmasq answers with an address in its arguments, and forwards queries of other types";
+        "dnsmasq answers with an address in its arguments, and forwards queries for other types";
     CodedNote::new("dnsmasq_arguments", text)
 }
 
@@ -244,7 +244,7 @@ fn without_ready_endpoints(evidence: Evidence<'_>, candidate: &NameCandidate) ->
         .endpoints
         .as_ref()
         .map_or(0, |endpoints| endpoints.ready);
-    // Only a cluster IP is the answer even without ready endpoints.
+    // Only a Service with a cluster IP is answered even without ready endpoints.
     if service.kind != ShownServiceKind::ClusterIp || ready > 0 {
         return None;
     }
@@ -478,7 +478,7 @@ fn knows_topology(snapshot: &Snapshot) -> bool {
 
 fn without_service_label(namespace: Option<&str>) -> CodedNote {
     let text = match namespace {
-        None => "the Service and its namespace are missing".to_owned(),
+        None => "the name lacks the Service and the namespace: SERVICE.NAMESPACE.svc has two labels before svc".to_owned(),
         Some(label) => {
             format!("SERVICE.NAMESPACE.svc has two labels before svc, this name has only {label:?}")
         }
