@@ -148,7 +148,7 @@ impl RecordOptions {
         }
     }
 
-    /// Builds only the reverse records of [`build`](Self::build).
+    /// Builds only the reverse records that [`build`](Self::build) also returns.
     pub fn pointers(
         &self,
         service: &Service,

@@ -62,7 +62,7 @@ impl FromStr for EtcdZone {
 
     fn from_str(text: &str) -> Result<Self, EtcdZoneError> {
         let (zone, url) = text.split_once('=').ok_or(EtcdZoneError)?;
-        // A zone may be repeated in another case of letters, but must be found by comparison.
+        // Zones of different flags are compared below, and the case of letters must not matter.
         let zone = zone.to_ascii_lowercase();
         let zone = zone.parse().map_err(|_| EtcdZoneError)?;
 

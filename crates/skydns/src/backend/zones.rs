@@ -10,7 +10,7 @@ use wire::name::{Name, is_within};
 use super::{Records, View, Zone};
 
 /// TTL of the SOA record in the answer section, in seconds. A zone with one TTL for all records
-/// uses that TTL.
+/// uses that TTL instead.
 pub(crate) const SOA_TTL: u32 = 3600;
 
 /// The further zones, if any are configured. Clones share the zones.

@@ -30,7 +30,7 @@ const MARGIN: Duration = Duration::from_millis(10);
 pub(super) struct UpstreamExchange<'a> {
     pub(super) query: &'a UpstreamQuery,
     pub(super) upstream: &'a Upstream,
-    /// Whether to leave out the query over UDP, for clients that need a whole reply.
+    /// Whether to query only over TCP, because the client needs a whole reply.
     pub(super) over_tcp: bool,
     /// Whether the upstream is believed to know EDNS.
     pub(super) edns: bool,
@@ -68,7 +68,8 @@ impl UpstreamExchange<'_> {
         self,
         servfail: UpstreamReply,
     ) -> Result<UpstreamReply, UpstreamFailure> {
-        // A server that does not know EDNS may reply SERVFAIL to a query with an OPT record.
+        // A server that does not know EDNS may reply SERVFAIL to a query with an OPT record. So the
+        // retry has an OPT record only if the SERVFAIL has one.
         let retry = self.query_once(servfail.opt.is_some());
 
         timeout_at(self.return_by(), retry)
