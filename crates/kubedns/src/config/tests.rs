@@ -213,7 +213,8 @@ fn search_domain_count(in_force: &InForce) -> usize {
     search.domains().len()
 }
 
-/// Names of stub domains in the ConfigMap must not reach the default servers.
+/// Until the ConfigMap is read, its stub domains are unknown. Queries for names in these domains
+/// must not be sent to the default servers, so these servers are withheld.
 #[tokio::test(start_paused = true)]
 async fn unread_config_map_withholds_upstreams() {
     for (topology, is_withheld) in [

@@ -3,9 +3,10 @@
 //!
 //! dnsmasq cannot start to log queries while it runs, and a restart empties its cache. So only the
 //! query log of the `ConfigMap` makes the nanny restart dnsmasq with `--log-queries=extra`. Taps
-//! and the ranking work while dnsmasq logs queries anyway. At other times, requests for a tap or
-//! the ranking are rejected, because such a request must not restart dnsmasq. [`query_lines`] joins
-//! the log lines of a query. Each follower has a filter and a bounded queue.
+//! and the ranking work only while dnsmasq logs queries for the query log, or because of the user's
+//! arguments. At other times, requests for a tap or the ranking are rejected, because such a
+//! request must not restart dnsmasq. [`query_lines`] joins the log lines of a query. Each follower
+//! has a filter and a bounded queue.
 //!
 //! [`query_lines`]: crate::dnsmasq::query_lines
 

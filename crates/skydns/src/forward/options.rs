@@ -2,7 +2,7 @@
 //!
 //! An OPT record is valid for one hop only (RFC 6891, section 6.1.1). The RFCs of the options in
 //! [`HOP_BY_HOP`] say the same of these options. Options that are not known to be hop-by-hop are
-//! forwarded, as in kube-dns: client subnets (RFC 7871, which forwarders may pass on), extended
+//! forwarded, as in kube-dns: client subnets (forwarders may pass these on, RFC 7871), extended
 //! errors (RFC 8914), understood algorithms (RFC 6975), and private options.
 
 use wire::split_options;
