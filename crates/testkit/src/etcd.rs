@@ -109,11 +109,12 @@ impl Etcd {
 
     /// Sets a key.
     pub async fn put(&self, key: &str, value: &str) {
-        self.call(
-            "/v3/kv/put",
-            json!({ "key": encoded(key), "value": encoded(value) }),
-        )
-        .await;
+        self.put_and_read_response(key, value).await;
+    }
+
+    async fn put_and_read_response(&self, key: &str, value: &str) -> Value {
+        let request = json!({ "key": encoded(key), "value": encoded(value) });
+        self.call("/v3/kv/put", request).await
     }
 
     /// A [transaction](Self::transaction) operation that sets a key.
@@ -136,12 +137,7 @@ impl Etcd {
     /// Compacts the history, so that no watch can resume from an earlier revision. First writes a
     /// key outside all zones, because etcd refuses to compact a revision twice.
     pub async fn compact(&self) {
-        let written = self
-            .call(
-                "/v3/kv/put",
-                json!({ "key": encoded("compactions"), "value": "" }),
-            )
-            .await;
+        let written = self.put_and_read_response("compactions", "").await;
         let revision = written
             .pointer("/header/revision")
             .cloned()

@@ -377,7 +377,8 @@ fn missing_keys(config: &Config) -> Vec<String> {
     lines
 }
 
-/// How `CoreDNS` differs for keys of the `ConfigMap`, for flags that are not set, and in its ports.
+/// Lists the differences between `CoreDNS` and kube-dns for keys of the `ConfigMap`, for flags that
+/// are not set, and for ports.
 fn different_keys(flags: &KubednsFlags, config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if !flags.is_set("strict-dns") {

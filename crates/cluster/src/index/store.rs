@@ -198,7 +198,7 @@ impl ObjectStore {
         shown: impl Fn(&Service) -> bool,
     ) -> Option<ObjectKey> {
         for (key, entry) in self.objects.entries() {
-            // What the Endpoints lack does not matter to clients if no record depends on them.
+            // If no record depends on the Endpoints, clients lose nothing by their gaps.
             let is_shown = entry.service(&key).is_some_and(|service| shown(&service));
             if is_shown && entry.endpoints_lack_addresses(&key) {
                 return Some(key);

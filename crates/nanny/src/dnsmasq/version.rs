@@ -33,8 +33,8 @@ const FIXES: [(DnsmasqRelease, &str); 5] = [
     ),
 ];
 
-/// The prefix of the package versions of Debian 12. A package whose version has this number, or a
-/// higher one, after the prefix contains all [`FIXES`]. Its dnsmasq still prints 2.90 as its
+/// The prefix of the package versions of Debian 12, and the lowest number after this prefix with
+/// which a package contains all [`FIXES`]. The dnsmasq of such a package still prints 2.90 as its
 /// version.
 const DEBIAN_12: (&str, u32) = ("2.90-4~deb12u", 2);
 const DPKG_STATUS: &str = "/var/lib/dpkg/status";

@@ -30,7 +30,7 @@ pub(super) fn section(status: &SidecarStatus) -> Markup {
     }
 }
 
-/// What the metrics of kubedns say about the configuration, for a pod without dnsmasq.
+/// The configuration in force according to the metrics of kubedns, for a pod without dnsmasq.
 fn in_force_in_kubedns(kubedns: &KubednsReport) -> Markup {
     let mut routes = BTreeMap::<&str, Vec<&str>>::from([(".", Vec::new())]);
     for server in &kubedns.routes {

@@ -28,7 +28,7 @@ pub(super) enum ResponseForm {
     Error,
 }
 
-/// How a transfer ended.
+/// The result of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TransferResult {
     Completed,
@@ -37,7 +37,7 @@ pub(super) enum TransferResult {
     Failed,
 }
 
-/// How a notification ended.
+/// The result of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotifyResult {
     Acknowledged,

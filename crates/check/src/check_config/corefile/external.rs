@@ -106,7 +106,7 @@ impl<'a> ExternalServers<'a> {
         lines
     }
 
-    /// How `CoreDNS` uses the servers differently.
+    /// Lists the differences between `CoreDNS` and kubedns in the use of the servers.
     pub(super) fn different(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let stubs = self.config.stub_domains.values();
