@@ -22,7 +22,7 @@ use tests::lab::Lab;
 const WAYS: [(&str, &[&str]); 2] = [("default", &[]), ("strict", &["--strict-dns"])];
 
 /// Checks the answers of a table, whose columns are the name without the cluster domain, the type,
-/// and the answer as `in_a_line` shows it.
+/// and the answer as `Lab::answer` returns it.
 async fn hold(lab: &Lab, way: &str, answers: &str) {
     for [name, rtype, expected] in table::rows(answers) {
         let whole = if name.ends_with(".arpa.") {
@@ -131,8 +131,8 @@ async fn section_2_3_srv_additional_addresses() {
     }
 }
 
-/// kubedns makes the label `3766346139356635` for the address without a hostname. The label must not
-/// change, since kube-dns has the same label in its SRV answers.
+/// kubedns makes the label `3766346139356635` for the address without a hostname. The label must
+/// not change, since kube-dns has the same label in its SRV answers.
 const HEADLESS: &str = "
     # 2.4.1: A and AAAA records of the Service and of each endpoint
     set.my-ns.svc                  | A    | NOERROR 10.233.0.1 10.3.0.100 10.3.0.101

@@ -1,5 +1,4 @@
-//! Encoding of responses: [`object`], [`list`] and [`event`] encode all objects, lists and watch
-//! events.
+//! Encoding of responses: objects, lists and watch events.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -95,7 +95,7 @@ impl Metrics {
             )?,
             programming: registry.histogram(
                 "kubedns_programming_duration_seconds",
-                "Time from the change of a pod or Service, as noted on its endpoints, to the publication.",
+                "Time from the change of a pod or Service, as noted on its endpoints, to the publication of the changed records.",
                 &LATENCIES,
             )?,
             snapshots_written: registry.int_counter_vec(

@@ -22,7 +22,7 @@ const MAX_TEXT: usize = 160;
 pub(crate) enum Cause {
     /// The first lists from the API server are not complete yet.
     NotSynced,
-    /// The records of a further zone are not loaded.
+    /// The records of a further zone (etcd, external, cluster set) are not loaded.
     ZoneNotLoaded,
     /// A federated name needs the zone and region of a node, but they are not known.
     RegionUnknown,

@@ -2,8 +2,8 @@
 
 use clap::Parser;
 
-/// Runs a pod under a mixed load while its cluster keeps changing, and watches its processes for
-/// growth.
+/// Runs a pod under a mixed load while the cluster keeps changing. The memory, file descriptors and
+/// threads of the pod's processes must not grow.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "soak")]
 pub struct Options {

@@ -217,8 +217,8 @@ impl ListMessage {
             let is_complete = match self.next {
                 NextElement::MagicNumber => self.take_magic_number(received)?,
                 NextElement::EnvelopeField => self.take_envelope_field(received)?,
-                // Fields of the envelope that follow the list are not parsed. The reader discards
-                // them with the rest of the response.
+                // Fields of the envelope that follow the list are not parsed. `ListReader`
+                // discards them with the rest of the response.
                 NextElement::ListField(0) => return self.end_list().map(Some),
                 NextElement::ListField(left) => match self.take_list_field(left, received)? {
                     Some(ListField { number: 2, content }) => {

@@ -5,7 +5,6 @@ use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_external_name, mk_headles
 use super::cluster::Cluster;
 use super::transcript;
 
-/// ExternalName Services: aliases of Service web (IPv4 only), and aliases of each other.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::new();
     let inside = |name: &str| format!("{name}.apps.svc.cluster.local");

@@ -170,7 +170,7 @@ fn ttls_are_counted_down() {
     let cases: [(&str, Answer, u32, &[u32]); 6] = [
         ("at first", alias.clone(), 0, &[300, 20]),
         ("later", alias.clone(), 19, &[281, 1]),
-        ("expired, never used as fresh", alias, 40, &[260, 0]),
+        ("past the shortest TTL", alias, 40, &[260, 0]),
         ("a week", week, 10, &[86_390]),
         // The age has used up a part of MINIMUM: a cache downstream must get only the rest.
         ("negative", nothing.clone(), 0, &[60]),
