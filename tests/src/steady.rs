@@ -147,7 +147,7 @@ impl Shared {
         let mut ledger = self.ledger.lock();
         let streak = ledger.streak(path);
         format!(
-            "the path {path} has not given enough right answers (in a row since its last fault: {streak}):\n{}",
+            "the path {path} has not given enough right answers in time; right answers in a row after the last fault: {streak}\n{}",
             ledger.report()
         )
     }

@@ -1,8 +1,8 @@
 //! The value of one `--probe`: `label,server,name[,seconds][,type]`.
 //!
 //! The grammar is that of kube-dns. In addition the type may end in `/tcp`, as in `A/tcp`, for a
-//! probe over TCP, or in `/udp`, which is the default. The error texts are those of kube-dns, if kube-dns has the same check and no
-//! comment names a difference.
+//! probe over TCP, or in `/udp`, which is the default. If kube-dns makes the same check, the
+//! error text is that of kube-dns. Comments name the exceptions.
 
 use std::str::FromStr;
 use std::time::Duration;

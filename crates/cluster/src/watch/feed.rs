@@ -120,8 +120,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
         self
     }
 
-    /// Removes the sent objects with an empty list while the collection is refused and
-    /// `dispensable` is true.
+    /// Lets the feed remove the sent objects if reading is refused while `dispensable` is true.
     #[must_use]
     pub fn dispensable_while(mut self, dispensable: watch::Receiver<bool>) -> Self {
         self.dispensable = dispensable;
@@ -327,7 +326,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
             "ERROR" => return Err(RequestFailure::of_event(object).into()),
             // An event type of a later API is unknown, so the event is ignored.
             other => {
-                let problem = format!("a watch event of type {other:?}");
+                let problem = format!("the watch event has the unknown type {other:?}");
                 self.malformed_log.log_object(None, &problem);
             }
         }

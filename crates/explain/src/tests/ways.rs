@@ -1,4 +1,5 @@
-//! Names that servers other than kubedns answer. The explanation shows the answer that a pod gets.
+//! Explanations of names whose answers depend on stub domains, the hosts file of dnsmasq, upstream
+//! servers, search lists or other settings.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -269,8 +270,8 @@ fn looping_upstreams_are_left_out() {
         text.contains("forward back") && text.contains("kubedns_forward_loops"),
         "{text}"
     );
-    // kubedns has no upstream servers. The explanation says so only for names that dnsmasq forwards
-    // to kubedns.
+    // kubedns has no upstream servers. The explanation says so only if queries for the name reach
+    // kubedns.
     let mut cluster = with_zone(none, false);
     let reasons = cluster.reasons("192.0.2.1");
     assert_eq!(reasons, ["unknown_address", "no_upstreams"]);

@@ -44,8 +44,8 @@ struct SnapshotWrite {
 }
 
 impl SnapshotWriter {
-    /// Creates a writer of the file in `directory`. `domain` identifies the settings that the
-    /// objects in the file depend on: the cluster domain and some flags.
+    /// Creates a writer of the file in `directory`. `domain` is the cluster domain, followed by the
+    /// flags that change the content of the file.
     pub fn new(directory: PathBuf, domain: &str, metrics: Arc<Metrics>) -> Self {
         Self {
             directory: Arc::new(directory),

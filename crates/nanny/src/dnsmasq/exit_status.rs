@@ -22,7 +22,9 @@ pub(crate) fn describe(status: ExitStatus) -> String {
         }
         3 => "a file or directory is missing, or dnsmasq has no permission to use it",
         4 => "out of memory",
-        5 => "another problem, for example that it cannot change to its user",
+        5 => {
+            "a miscellaneous problem, for example that dnsmasq cannot switch to its unprivileged user"
+        }
         _ if code == i32::from(CANNOT_EXECUTE) => "it cannot be executed",
         _ => "dnsmasq's manual does not list this status",
     };

@@ -1,4 +1,5 @@
-//! Answers to queries of a class other than IN: the names of class CHAOS about this server.
+//! Answers to queries of a class other than IN. A few CHAOS names have TXT strings, such as the
+//! version of this server.
 
 use wire::{class, flag, rcode, rtype};
 
