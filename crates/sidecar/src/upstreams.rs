@@ -11,8 +11,8 @@
 //! upstream refuses that query, a second query asks for the address of a name that the operator has
 //! chosen. SERVFAIL and REFUSED are failures. A failed probe is repeated at once.
 //!
-//! An upstream that has never given a usable answer may serve only private names. The verdict tells
-//! such an upstream from one that has answered before.
+//! An upstream for external names that has answered every probe with an error may serve only
+//! private names. `crate::verdict` does not count such an upstream as down.
 
 mod listed;
 mod metrics;
@@ -205,8 +205,8 @@ impl UpstreamProbes {
         }
     }
 
-    /// Returns whether the server is not probed, because the nanny answers every query to it with
-    /// SERVFAIL, or because it has a probe of its own.
+    /// Returns whether the server is not probed. The nanny's own server, which answers every query
+    /// with SERVFAIL, and the servers with a probe of their own are not probed.
     fn is_excluded(&self, address: SocketAddr, nanny: &NannyStatus) -> bool {
         let servfail_server = nanny.routes.servfail_server.as_ref();
         servfail_server.is_some_and(|server| *server == address.to_string())

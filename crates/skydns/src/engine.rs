@@ -235,7 +235,7 @@ impl From<Reply> for NameResult<'_> {
 }
 
 impl<'a, V: View> Engine<'a, V> {
-    /// Decides who answers the query. Only a missing name leads to the client's search list.
+    /// Decides who answers the query.
     fn route_query(&self, out: &mut Vec<u8>) -> EngineOutcome {
         if let Some(reply) = self.reject_query(out) {
             return EngineOutcome::Reply(reply);

@@ -356,7 +356,8 @@ const EXPENSIVE: FamilySpec = FamilySpec {
 };
 const ENGINE_DURATIONS: FamilySpec = FamilySpec {
     name: "kubedns_engine_duration_seconds",
-    help: "Time to the answer of queries that waited neither for an upstream nor for another expensive query.",
+    help: "Time from the arrival of a query to its answer. \
+           Queries that waited for an upstream or in the queue of expensive queries are left out.",
     kind: MetricType::HISTOGRAM,
     labels: &[],
     has_prefix: false,

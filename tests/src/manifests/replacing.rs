@@ -75,10 +75,11 @@ pub fn rollout_faults(pod: &Pod) -> Vec<String> {
     }
     let ready = READY_WHILE_DRAINING.min(lameduck(kubedns).unwrap_or_default() / 2);
     let unready = ready + probe("periodSeconds", 10) * probe("failureThreshold", 3);
-    if unready + PROPAGATION > first {
+    let unused = unready + PROPAGATION;
+    if unused > first {
         let name = &front.name;
         faults.push(format!(
-            "{name}: ends after {first}s, but may still be ready {unready}s after SIGTERM"
+            "{name}: ends {first}s after SIGTERM, but nodes may use the pod until {unused}s after SIGTERM"
         ));
     }
     if let Some(behind) = behind
@@ -207,7 +208,8 @@ mod tests {
             faults(r#"{"initialDelaySeconds": 3, "periodSeconds": 1, "failureThreshold": 1}"#),
             found
         );
-        let found = ["dnsmasq: ends after 10s, but may still be ready 34s after SIGTERM"];
+        let found =
+            ["dnsmasq: ends 10s after SIGTERM, but nodes may use the pod until 37s after SIGTERM"];
         assert_eq!(faults("{}"), found);
     }
 

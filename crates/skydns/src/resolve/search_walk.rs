@@ -287,8 +287,8 @@ impl SearchWalk {
     fn result(&self, system: System) -> WalkResult {
         let (rcode, completion) = match self.end {
             WalkEnd::Failed => (rcode::SERVFAIL, Completion::Failed),
-            // The list is empty for the suffix and for a namespace below it. These names exist (RFC
-            // 8020).
+            // The list is empty if the query name is the search suffix, or a namespace directly
+            // below the suffix. Such a name exists (RFC 8020).
             WalkEnd::Missing if self.list.names.is_empty() => (rcode::NOERROR, Completion::NoData),
             WalkEnd::Missing => (rcode::NXDOMAIN, Completion::Missing),
             WalkEnd::Empty(..) => (rcode::NOERROR, Completion::NoData),
@@ -371,8 +371,8 @@ impl CandidateResponse {
         };
         let is_complete = copier.copy_answer(&message, query, name, ttl).is_ok();
 
-        // The answer to a CNAME query is the alias, so it needs no SOA record. The answer is empty
-        // only if the walk ended at the query name.
+        // The answer to a CNAME query usually contains an alias, and needs no SOA record. If the
+        // walk ended at the query name, the answer may be empty, but still has no SOA record.
         let is_negative = message.header().counts[1] == 0 && query.qtype != rtype::CNAME;
         if is_negative {
             copier.copy_soa(&message);

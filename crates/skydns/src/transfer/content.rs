@@ -215,8 +215,8 @@ impl<'v, V: View> ZoneContent<'v, V> {
 
     /// Whether a name (wire format, lower case) is a port below an alias whose target is outside
     /// our zones. The engine answers every such name with a CNAME, and a zone cannot list them all.
-    /// So the zone lists none of them. Otherwise, it would list exactly the ports of the records
-    /// that the alias overrides.
+    /// So the zone lists none of them. Without this check, the zone would list some of these
+    /// names: the ports of the records that the alias overrides.
     fn is_port_of_external_alias(&self, name: &[u8]) -> bool {
         let Some(own_names) = self.view.zone().own_names.as_deref() else {
             return false;
