@@ -421,7 +421,7 @@ fn sign_covers_every_published_digest() {
     );
 }
 
-/// A Git repository with copies of the files that name the version. The tests commit and tag them.
+/// A Git repository with copies of the files that name the version.
 struct Tree {
     directory: tempfile::TempDir,
 }

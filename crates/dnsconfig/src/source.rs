@@ -30,9 +30,9 @@ pub enum ConfigSource {
     Fixed(Box<Config>),
     /// A directory with one file for each key, such as a mounted `ConfigMap`.
     ///
-    /// Subdirectories and files whose names begin with a dot are skipped. A missing directory is
-    /// treated as empty until it appears. An edit is noticed by a file system event, or after
-    /// `period` at the latest.
+    /// Subdirectories are skipped. Files whose names begin with a dot are skipped, too. A missing
+    /// directory is treated as empty until it appears. An edit is noticed by a file system event,
+    /// or after `period` at the latest.
     Directory {
         /// The directory.
         path: PathBuf,

@@ -55,8 +55,8 @@ pub struct Options {
     /// name servers of the root
     #[arg(long, value_name = "string", default_value = "example.com", value_parser = fully_qualified)]
     pub upstream_probe_name: Name,
-    /// health checks of dnsmasq and kubedns: self (the part itself answers) or through (the probed
-    /// name is answered)
+    /// health checks of dnsmasq and kubedns: self (the server itself answers) or through (the
+    /// probed name is answered)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub health: HealthMode,
     /// address of kubedns; a probe of this address checks the health of kubedns

@@ -214,7 +214,8 @@ fn search_domain_count(in_force: &InForce) -> usize {
 }
 
 /// Until the ConfigMap is read, its stub domains are unknown. Queries for names in these domains
-/// must not be sent to the default servers, so these servers are withheld.
+/// must not be sent to the default servers. In topologies in which only kubedns forwards, the
+/// default servers are therefore withheld at first.
 #[tokio::test(start_paused = true)]
 async fn unread_config_map_withholds_upstreams() {
     for (topology, is_withheld) in [

@@ -19,7 +19,7 @@ use crate::running::{PATIENCE, Sidecar};
 
 const NAME: &str = "kubernetes.default.svc.cluster.local.";
 
-/// A dnsmasq with a cache, started as in the manifest.
+/// A dnsmasq with a cache.
 async fn dnsmasq(port: u16, backend: SocketAddr) -> Process {
     dnsmasq_with(port, backend, &[]).await
 }

@@ -16,7 +16,8 @@ fn history() -> DatabaseHistory {
     history
 }
 
-/// The failure of a check that finds a version and a first object, written `name uid`.
+/// The failure of a check that finds this version and this first object. `first` has the form
+/// `NAME UID`.
 fn check_failure(history: &mut DatabaseHistory, version: &str, first: &str) -> Option<String> {
     let (name, uid) = first.split_once(' ').unwrap();
     let first = Some(ObjectIdentity {
