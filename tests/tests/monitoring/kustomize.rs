@@ -38,9 +38,9 @@ fn monitoring_directory_renders() {
     assert_eq!(shown, Some(dashboard.as_str()));
 }
 
-/// The ports of a Deployment that the `PodMonitor` scrapes, each with the name of its container.
-fn scraped(deployment: &Value, monitor: &Value) -> Vec<(String, u64)> {
-    let pod = &deployment["spec"]["template"];
+/// The ports of a workload that the `PodMonitor` scrapes, each with the name of its container.
+fn scraped(workload: &Value, monitor: &Value) -> Vec<(String, u64)> {
+    let pod = &workload["spec"]["template"];
     for (label, value) in monitor["spec"]["selector"]["matchLabels"]
         .as_object()
         .unwrap()

@@ -19,7 +19,7 @@ pub enum ClusterSetError {
     /// The domain is that of the external zone.
     #[error("--clusterset-domain: {0} is the domain of --external-zone")]
     External(Domain),
-    /// The domain is below the search suffix.
+    /// The domain is a search suffix, or is below one.
     #[error(
         "--clusterset-domain: names below {0} are completed with the search list (--search-suffix)"
     )]
@@ -31,7 +31,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// When the flag has several domains, or another flag uses the domain or a domain above it.
+    /// When the flag has several domains, or when the domain is a cluster domain, the external zone,
+    /// a search suffix or below a search suffix.
     pub fn clusterset(&self) -> Result<Option<ClusterSetZone>, ClusterSetError> {
         let Some(domain) = self.clusterset_domain.only("--clusterset-domain")? else {
             return Ok(None);

@@ -99,7 +99,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// When the node is needed and unknown, or when the endpoints source has no zones.
+    /// When the node is needed and unknown, or when zones are needed and the endpoints source has
+    /// none.
     pub fn own_node(&self, node: Option<String>) -> Result<Option<String>, OwnNodeError> {
         // Endpoints do not contain the zones of their addresses; only EndpointSlices do.
         if self.reads_zones() && self.endpoints_source == EndpointsChoice::Endpoints {

@@ -81,9 +81,8 @@ fn dnsmasq_row(upstream: &DnsmasqUpstream, is_loop: bool, axes: &PlotAxes, now: 
 }
 
 fn served_names(upstream: &DnsmasqUpstream) -> String {
-    // The nanny knows which names a server serves only if it gave the server to dnsmasq.
     if upstream.serves.is_empty() {
-        return "from the arguments of dnsmasq".to_owned();
+        return "names that the nanny does not report".to_owned();
     }
 
     let mut names = Vec::with_capacity(upstream.serves.len());

@@ -80,7 +80,7 @@ pub(super) fn forwarded_to(candidate: &NameCandidate) -> Option<String> {
         (_, NameRoute::Upstreams { servers } | NameRoute::Reverse { servers, .. }) => {
             (None, servers)
         }
-        // A missing cluster name that `--fallthrough` forwards.
+        // A missing name of the cluster domain or of another zone, which `--fallthrough` forwards.
         (
             _,
             NameRoute::ClusterDomain { .. }
