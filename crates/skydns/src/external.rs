@@ -99,7 +99,7 @@ impl ExternalAnswers {
         self.failure.get_or_insert(cause);
     }
 
-    /// Records that a rule of the configuration left a name without records. Only the first rule is
+    /// Notes that a rule of the configuration left a name without records. Only the first rule is
     /// kept.
     pub(crate) fn set_rule(&mut self, key: RuleKey) {
         self.rule.get_or_insert(key);

@@ -420,7 +420,8 @@ async fn hung_volume_delays_shutdown_once() {
     }
 
     let waited = stopped.elapsed();
-    // Otherwise the runtime of a failed test would wait for the hanging call.
+    // The pipe is opened before the assertions. If one of them failed first, the runtime would wait
+    // for the hanging call.
     drop(hung.open());
     // The process waits five seconds for its tasks.
     assert!(waited < Duration::from_secs(4), "{waited:?}");

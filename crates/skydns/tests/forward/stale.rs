@@ -45,7 +45,7 @@ async fn stale_names_return_at_once() {
     drop(clock);
 }
 
-/// If one upstream may answer, a query for a stale name waits for this upstream.
+/// While one upstream still works, a query for a stale name waits for the reply of this upstream.
 #[tokio::test]
 async fn stale_name_waits_for_living_upstream() {
     let first = Fickle::start(MORTAL).await;

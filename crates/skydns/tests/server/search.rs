@@ -123,7 +123,7 @@ empty.example.test AAAA NOERROR
 empty.example.test| 20 CNAME empty.example.test.
 THEIRS 20
 
-# NODATA if no other name exists
+# NODATA if the only existing name has no address
 gone.example.test A NOERROR
 gone.example.test| 20 CNAME gone.example.test.corp.test.
 THEIRS 20

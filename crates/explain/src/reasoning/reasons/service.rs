@@ -172,7 +172,7 @@ fn no_service(evidence: Evidence<'_>, found: &FoundService) -> CodedNote {
     if !evidence.snapshot.serves(namespace) {
         return namespace_not_served(namespace);
     }
-    // Unless all Services were visited, another Service may be in the namespace.
+    // The namespace has another Service, or may have one (`None`).
     if evidence.has_namespace(namespace) != Some(false) {
         let text = format!("there is no Service {name:?} in namespace {namespace}");
         return CodedNote::new("no_such_service", text);
