@@ -10,8 +10,10 @@ const SHOWN: usize = 60;
 
 /// Explains the columns of the table.
 const LEGEND: &str = "\
-The table counts the answers that agree with kube-dns, that have a listed or an unlisted
-difference, and that agree although a difference is listed (stale).
+agree: answers that agree with kube-dns
+listed: answers with a difference that is listed in tests/conformance/differences
+unlisted: answers that differ in another way
+stale: answers that agree with kube-dns although a difference is listed
 ";
 
 /// The results of one run of the suite.
@@ -57,7 +59,7 @@ impl Report {
         self.verdicts.len()
     }
 
-    /// Returns whether every answer agrees or is listed.
+    /// Returns whether every answer agrees with kube-dns or has a listed difference.
     pub fn is_clean(&self) -> bool {
         self.verdicts
             .iter()
@@ -180,8 +182,10 @@ mod tests {
         ]);
         report.skip("resolv-conf", "no privilege");
         let expected = "\
-The table counts the answers that agree with kube-dns, that have a listed or an unlisted
-difference, and that agree although a difference is listed (stale).
+agree: answers that agree with kube-dns
+listed: answers with a difference that is listed in tests/conformance/differences
+unlisted: answers that differ in another way
+stale: answers that agree with kube-dns although a difference is listed
 category           agree  listed  unlisted  stale
 apex                   0       0         1      1
 ptr                    1       1         0      0

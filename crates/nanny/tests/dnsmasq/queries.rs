@@ -332,7 +332,7 @@ async fn stopped_nanny_delays_no_answer() {
     let label = "x".repeat(60);
     let name = format!("{label}.{label}.{label}.local.test");
     rig.nanny.signal(Signal::SIGSTOP);
-    // The log lines of these queries exceed the size of the pipe.
+    // The log lines of these queries do not fit into the pipe from dnsmasq to the nanny.
     for number in 0..4000 {
         assert_eq!(rig.resolve(&name).await, "192.0.2.7", "query {number}");
     }
@@ -381,8 +381,8 @@ async fn waiting_query_is_answered_before_restart() {
     rig.config(&logging(&upstream, "{}"));
     restarted(&rig, 1).await;
     let ended = rig.logs("dnsmasq ends and is replaced").await;
-    // The restart waits for a moment in which dnsmasq is idle. On a very busy machine, no such
-    // moment may come in time.
+    // Before the restart, the nanny waits for a moment in which dnsmasq is idle. On a very busy
+    // machine, the nanny may find no such moment in time. The answer may then be lost.
     if ended.contains("Quietly") {
         tokio::time::timeout(PATIENCE, client.recv(&mut [0; 512]))
             .await

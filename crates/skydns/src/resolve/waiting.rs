@@ -141,8 +141,8 @@ impl<B: Backend> Resolver<B> {
         out
     }
 
-    /// Answers a query that waits. `client` is the sender that the copy of the query shows
-    /// (see [`crate::tap`]).
+    /// Answers a query that waits. `client` is the sender's address for taps (see [`crate::tap`])
+    /// and for the ranking of clients.
     pub(crate) async fn resolve_waiting(
         self: &Arc<Self>,
         waiting: Box<WaitingQuery<B::View>>,

@@ -51,7 +51,7 @@ pub(super) enum TsigAlgorithm {
 impl TsigAlgorithm {
     const ALL: [Self; 3] = [Self::Sha256, Self::Sha384, Self::Sha512];
 
-    /// The accepted algorithm with this name, in any case.
+    /// The accepted algorithm with this name. Upper and lower case are equal.
     fn find(name: &str) -> Option<Self> {
         let lower = name.trim_end_matches('.').to_ascii_lowercase();
         Self::ALL.into_iter().find(|known| {
