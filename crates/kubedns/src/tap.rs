@@ -118,9 +118,9 @@ fn open_tap(tap: &Arc<QueryTap>, request: &querylog::TapRequest) -> Result<TapLi
     watch.map(TapLines).map_err(|error| error.to_string())
 }
 
-/// Returns a function that opens the query log. If kubedns is behind dnsmasq, the function fails,
-/// because the nanny writes the log there. With `-v=6` it never fails for this reason: kubedns then
-/// logs its own queries as well.
+/// Returns a function that opens the query log. If kubedns is behind dnsmasq, the function usually
+/// fails, because the nanny writes the log. But with `-v=6`, kubedns also logs each query that it
+/// receives from dnsmasq.
 fn query_log_opener(
     tap: &Arc<QueryTap>,
     topology: DnsmasqTopology,

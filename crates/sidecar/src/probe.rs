@@ -239,12 +239,12 @@ impl ProbeMetrics {
         let bounds = std::iter::successors(Some(0.25), |bound| Some(bound * 2.0));
         let buckets: Vec<f64> = bounds.take(BUCKETS).collect();
 
-        // Only these parts can be healthy without an answer for the probed name.
+        // Only dnsmasq and kubedns can be healthy without an answer for the probed name.
         let backend_away = match part {
             PodPart::Other => None,
             PodPart::Dnsmasq | PodPart::Kubedns => Some(metrics.int_gauge(
                 &name("backend_away"),
-                &format!("1 while {label} answers for itself but not for the probed name."),
+                &format!("1 while {label} responds, but does not resolve the probed name."),
             )?),
         };
 

@@ -72,7 +72,7 @@ async fn bad_upstreams_cost_no_cluster_name() {
     let forwarded = &report.lines["outside, from kubedns"];
     assert_eq!(
         forwarded.excused_lost, 0,
-        "without an answer kubedns returns SERVFAIL: {report}"
+        "kubedns must return SERVFAIL if the upstream does not answer: {report}"
     );
     assert!(
         forwarded.excused_failed > 0,

@@ -21,7 +21,7 @@ pub(super) fn document(parts: &[&str]) -> Option<Value> {
     }
 }
 
-/// The API groups other than the core group.
+/// The list of API groups, without the core group and the group of `ServiceImport`.
 fn groups() -> Value {
     let version = json!({ "groupVersion": "discovery.k8s.io/v1", "version": "v1" });
     let group =

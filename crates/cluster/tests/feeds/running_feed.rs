@@ -57,7 +57,7 @@ pub(crate) fn watch_metrics() -> WatchMetrics {
     WatchMetrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap()
 }
 
-/// A running feed, with the objects after its events so far.
+/// A running feed, and the objects according to the events that the test has received so far.
 pub(crate) struct RunningFeed<T> {
     pub(crate) mirror: ObjectMirror<T>,
     pub(crate) changes: mpsc::Receiver<ReceivedEvent<Change<T>>>,
@@ -147,7 +147,7 @@ impl<T: FromApi> RunningFeed<T> {
         }
     }
 
-    /// Receives changes until the known objects have these keys, after a list.
+    /// Receives changes until at least one list has arrived and the known objects have these keys.
     #[track_caller]
     pub(crate) fn until_known(&mut self, keys: &[&str]) -> impl Future<Output = ()> {
         self.until(move |mirror| mirror.lists > 0 && mirror.keys() == keys)

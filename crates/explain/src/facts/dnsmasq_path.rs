@@ -196,8 +196,8 @@ impl DnsFront {
         kubedns_domain: Option<&Name>,
     ) -> Option<DnsmasqPath> {
         let labels = options.domain.label_count();
-        // If both domains are the same, the option is the one of the stock manifest, and its server
-        // is kubedns.
+        // If `kubedns_domain` is the domain of the options, the options are those of the stock
+        // manifest, and their server is kubedns.
         if kubedns_domain.is_some_and(|domain| domain.label_count() >= labels) {
             return None;
         }

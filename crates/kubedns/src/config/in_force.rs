@@ -312,8 +312,8 @@ fn route_texts(
     search: Option<&Search>,
 ) -> Arc<[String]> {
     let config = inputs.config;
-    // Keys without a value are left out, so that the hash is the same as in a version that does not
-    // have these keys.
+    // Settings without a value are not hashed. So an older version of kubedns, which does not know
+    // these settings, computes the same hash.
     let mut hash = DefaultHasher::new();
     servers.hash(&mut hash);
     if let Some(search) = search {
@@ -360,7 +360,7 @@ fn search_domains(flags: &ConfigFlags, search: &SearchFlags, file: &ResolvConf) 
         };
         let name = name.to_lowercase();
 
-        // Names below the suffix would be completed without end.
+        // With a search domain below the suffix, a completed name would itself need completion.
         let suffix = search.suffix.as_ref();
         let is_below_suffix = suffix.is_some_and(|suffix| name.is_within(suffix));
         if !is_below_suffix && !flags.is_of_cluster(&name) {

@@ -69,7 +69,7 @@ impl<V: View> AnswerWriter<'_, '_, V> {
         status
     }
 
-    /// Writes the PTR records of an address that the configuration gives to hosts.
+    /// Writes a PTR record for each of these names, which the configuration gives to one address.
     pub(crate) fn write_own_pointers(&mut self, names: &[Name]) {
         let ttl = self.view.zone().ttl();
         for name in names {

@@ -223,8 +223,8 @@ async fn joined_caller_survives_first_caller() {
     drop(first);
     fickle.goes_on();
 
-    // The upstream answers the second packet of the first caller's query. `requests_total` does not
-    // count this second packet, so the second caller caused no query of its own.
+    // The upstream answers the second packet of the first caller's query. A second packet does not
+    // count in `requests_total`. So a count of 1 shows that the second caller caused no query.
     assert_eq!(outcome_text(&second.await), GOOD);
     assert_eq!(subject.count("requests_total"), 1);
 }

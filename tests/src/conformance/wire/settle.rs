@@ -4,8 +4,8 @@
 //!
 //! Services and Endpoints arrive on different watches, so each watch has its own markers. A marker
 //! is a new Service, or a new address of a headless Service. All markers are removed before the
-//! questions of a step. No name or address is used twice: the records of a removed marker may
-//! remain for a while, and would look like the records of the new marker.
+//! questions of a step. No address is used twice: the records of a removed marker may remain for a
+//! while, and would look like the records of the new marker.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use testkit::query::Query;
 use super::cluster::Cluster;
 use super::server::Server;
 
-/// The namespace of the markers. It sorts after all others, so that the API server mirrors the
-/// Endpoints of a step before the Endpoints of the marker.
+/// The namespace of the markers. The API server makes EndpointSlices from Endpoints in the order of
+/// the namespaces. This namespace is the last one, so the slice of a marker is made last.
 const NAMESPACE: &str = "zz-conformance-markers";
 const HEADLESS: &str = "headless";
 /// The address before the first address of a marker.

@@ -273,7 +273,7 @@ impl CacheEntry {
             answer::append_answer(message, self.opt(), self.rcode(), query, out)
         };
 
-        // The OPT record after `length` octets is left out, because it has no TTL to count down.
+        // `records` ends before the OPT record, because the OPT record has no TTL to count down.
         let records = out.get_mut(start..start + written.length);
         let records = records.unwrap_or_default();
         self.write_age(state, records);
