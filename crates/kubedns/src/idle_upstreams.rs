@@ -1,8 +1,10 @@
 //! Probes upstreams that have no queries, so that their state is known before clients need them.
 //!
-//! An upstream that answers clients is never probed. The server of a stub domain is asked for the
-//! SOA record of the domain. A server for external names is asked in turn for the NS records of the
-//! root and for a name that the operator chooses, because some resolvers refuse the root.
+//! An upstream that answers clients is never probed. The first probe repeats a query that the
+//! upstream answered before, if there is one. While probes get no usable answer, each further probe
+//! asks another question. The server of a stub domain is asked for the SOA record of the domain. A
+//! server for external names is asked in turn for the NS records of the root and for a name that
+//! the operator chooses, because some resolvers refuse the root.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,8 +24,7 @@ const ROOT: [u8; 1] = [0];
 const MAX_PROBED: usize = 64;
 /// Maximum number of different probes for one upstream, which may serve many stub domains.
 const MAX_QUESTIONS: usize = 4;
-/// Number of times that all upstreams are examined in each period. A probe is early by at most the
-/// time between two examinations.
+/// Number of times that all upstreams are examined in each period.
 const LOOKS: u32 = 5;
 
 /// The task that probes upstreams without queries.
@@ -58,6 +59,8 @@ impl IdleUpstreams {
 
     async fn probe_repeatedly(self) {
         let look_every = self.period / LOOKS;
+        // An upstream is probed at a tick if its period without a usable answer ends before the
+        // next tick.
         let idle = self.period.saturating_sub(look_every);
         // The first tick comes after a whole period, because clients may send queries before then.
         let mut ticks = interval_at(Instant::now() + self.period, look_every);

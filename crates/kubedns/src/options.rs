@@ -163,7 +163,7 @@ pub struct Options {
     /// watches the pods of its own node, for autopath and top)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub pods: PodMode,
-    /// topology zone that answers for headless Services prefer: if at least three addresses are in
+    /// topology zone to prefer in answers for headless Services: if at least three addresses are in
     /// the zone, only these are returned. The value is the name of a zone, auto (the zone of this
     /// node) or hints (as auto, but only for Services whose EndpointSlices have hints, see
     /// trafficDistribution). Needs endpointslices
@@ -207,8 +207,8 @@ pub struct Options {
     /// search domain is NS.SUFFIX sends one query for a name; empty for none
     #[arg(long, value_name = "string", default_value = "")]
     pub search_suffix: Domains,
-    /// walk the search list for pods, known by their addresses: a name that does not exist in the
-    /// pod's namespace is answered from the rest of the list; needs pods=verified or node, and
+    /// walk the search list for pods, recognized by their addresses: a name that does not exist in
+    /// the pod's namespace is answered from the rest of the list; needs pods=verified or node, and
     /// topology direct or alone
     #[arg(long)]
     pub autopath: bool,
@@ -221,8 +221,8 @@ pub struct Options {
     #[arg(long, value_name = "string", default_value = "")]
     pub clusterset_domain: Domains,
     /// position of dnsmasq: drop-in (it forwards names of the cluster to kubedns), cache (it
-    /// forwards all names to kubedns, see -forward of the nanny), direct (kubedns forwards to it,
-    /// as its only nameserver) or alone (no dnsmasq, clients query kubedns)
+    /// forwards all names to kubedns, see -forward of the nanny), direct (kubedns forwards to
+    /// dnsmasq, its only nameserver) or alone (no dnsmasq, clients query kubedns)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub topology: DnsmasqTopology,
     /// http URL of the nanny's status, from which explain takes the arguments of a dnsmasq in front;

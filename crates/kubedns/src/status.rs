@@ -1,8 +1,8 @@
 //! The status port: `/readiness` and `/cache`.
 //!
 //! The port listens from the start. `/readiness` returns 503 until kubedns serves cluster names and
-//! knows its configuration. The original kube-dns keeps this port closed during that time. In both
-//! programs, the kubelet considers the pod not ready.
+//! knows its configuration. The original kube-dns keeps this port closed during that time. Either
+//! way, the kubelet considers the pod not ready.
 
 mod cache;
 mod etcd_alone;

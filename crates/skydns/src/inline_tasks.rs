@@ -32,8 +32,8 @@ pub(crate) fn spawn(
 ) {
     let later = runtime.clone();
     let schedule = move |task| run_here_or_on(&later, task);
-    // tokio makes other futures yield after some work, and wakes them at once. This thread would
-    // then run the future again and again. So the future is unconstrained: it does not yield.
+    // tokio makes a constrained future yield after some work, and wakes the future at once. This
+    // thread would then run the future again and again. An unconstrained future does not yield.
     let future = tracker.track_future(unconstrained(future));
     let (task, handle) = async_task::spawn(future, schedule);
     handle.detach();

@@ -159,8 +159,7 @@ impl<B: Backend> UdpWorker<B> {
             .ok()
     }
 
-    /// Serves the next batch of queries, or the next replies to queries that this thread has
-    /// forwarded.
+    /// Serves the next queries, or the next replies to queries that this thread has forwarded.
     fn serve_clients_and_replies(
         &mut self,
         buffers: &mut BatchBuffers,
@@ -174,8 +173,8 @@ impl<B: Backend> UdpWorker<B> {
         if !replies.is_expecting() {
             self.serve_batch(buffers, ReceiveWait::Timeout);
         } else if replies.wait(Some(socket::RECEIVE_TIMEOUT)) {
-            // Clients are served before replies: during a flood of queries, most replies are for
-            // queries of the flood.
+            // Clients are served before further replies: during a flood of queries, most replies
+            // are for queries of the flood.
             for _ in 0..BATCHES_BEFORE_REPLIES {
                 if self.serve_batch(buffers, ReceiveWait::None) < BATCH {
                     break;

@@ -50,7 +50,7 @@ const ALIASES: &[&str] = &["web", "_http._tcp.web", "ext"];
 const OF_ALIASES: &[&str] = &["ext", "*", ""];
 const REVERSE: &str = "reverse";
 
-/// The common fields of the kinds: a Service with a port `http`, and no CNAME.
+/// The fields that most kinds share.
 const COMMON: Kind = Kind {
     name: "",
     objects: |_, _| Vec::new(),

@@ -121,7 +121,8 @@ pub(crate) fn warn_of_lost_zones(
         let FurtherZone {
             domain, pointers, ..
         } = zone;
-        // Any reverse name below a zone of pointers may be in that zone as well as in the cluster.
+        // A zone with `pointers` is not authoritative for its domain, but may hold a PTR record of
+        // the name.
         if Some(domain) != own_domain && !(*pointers && name.is_within(domain)) {
             continue;
         }

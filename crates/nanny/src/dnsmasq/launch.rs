@@ -8,9 +8,9 @@
 //! | `--server ip#port` per upstream server | | `server=ip#port` |
 //! | `--no-resolv` with upstream servers | `--no-resolv`, always | the servers of resolv.conf, if no upstream servers are configured |
 //!
-//! With [`ForwardMode::Kubedns`], the file has a single server: kubedns. If dnsmasq itself could
-//! not query some of the configured servers, the single server is the nanny's SERVFAIL server until
-//! kubedns has applied the configuration.
+//! With [`ForwardMode::Kubedns`], the file has a single server: kubedns. If a configured server
+//! needs another transport than plain DNS over UDP, the single server is the nanny's SERVFAIL
+//! server until kubedns has applied the configuration.
 //!
 //! dnsmasq treats a `server=` line of its servers file like a `--server` argument that follows the
 //! arguments on the command line, and reads the file again on SIGHUP. With a servers file, dnsmasq

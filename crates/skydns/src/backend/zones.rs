@@ -231,8 +231,8 @@ impl<'v> Authority<'v> {
     /// Whether a nonexistent name of this zone (wire format, lower case) is forwarded. `zone` is
     /// the cluster's zone.
     ///
-    /// `--fallthrough` must contain the domain of this zone or a domain below it. A zone above this
-    /// zone is not enough.
+    /// The name must be in an entry of `zone.fallthrough`. The entry must be the domain of this
+    /// zone, or lie below this domain.
     pub(crate) fn falls_through(&self, zone: &Zone, name: &[u8]) -> bool {
         zone.fallthrough
             .iter()
