@@ -311,7 +311,7 @@ fn assert_refused(mistakes: &str) {
     }
 }
 
-/// Values that would have no effect, each with its error.
+/// Valid values that do not fit the shape or the other values, each with its error.
 const MISPLACED: &str = r#"
     configMap.data={"stubDomains":"{}"}                         | configMap.data has no effect without configMap.create: the ConfigMap stays as it is in the cluster
     shape="node" replicas=3                                     | replicas: the shape node has a pod on each node
@@ -330,10 +330,8 @@ const MISPLACED: &str = r#"
     extraVolumes=[{"name":"kube-dns-config","emptyDir":{}}]     | extraVolumes: there is already a volume kube-dns-config
 "#;
 
-/// A value for something that the shape does not have makes the installation fail, because the
-/// value would have no effect.
 #[test]
-fn value_without_place_fails_by_name() {
+fn misplaced_value_is_rejected_with_reason() {
     if is_helm_missing() {
         return;
     }

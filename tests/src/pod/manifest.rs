@@ -168,7 +168,7 @@ fn add_environment(container: &mut Value) {
         let field = variable
             .pointer("/valueFrom/fieldRef/fieldPath")
             .and_then(Value::as_str);
-        // podman does not support this field.
+        // podman does not support the field `spec.nodeName`.
         assert_eq!(field, Some("spec.nodeName"), "{variable}");
         *variable = json!({"name": variable["name"], "value": NODE});
     }

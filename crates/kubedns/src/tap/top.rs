@@ -17,7 +17,7 @@ use crate::own_node::OwnNode;
 /// Note for pods in which dnsmasq is the only client of kubedns.
 const IN_FRONT: &str = "dnsmasq is in front: kubedns receives only the queries that dnsmasq cannot answer from its cache, \
                         without the addresses of the clients; \
-                        queryLog logs the clients of dnsmasq, and top --dnsmasq counts them";
+                        while dnsmasq logs queries (queryLog in the ConfigMap), top --dnsmasq shows the clients";
 
 /// The route `GET /top`.
 pub(crate) fn route(
@@ -75,8 +75,9 @@ fn describe_elsewhere(share: f64) -> Option<String> {
     let percent = percentage(share);
     (percent > 0).then(|| {
         format!(
-            "{percent} % of the queries come from no pod of this node: the DNS pods of other nodes are missing or not ready, \
-             which `kube-dns check cluster` shows, or the clients of these queries are not pods"
+            "{percent} % of the queries come from clients that are not pods of this node; \
+             such a client is a pod of a node without a ready DNS pod, or it is not a pod; \
+             `kube-dns check cluster` names the nodes without a ready DNS pod"
         )
     })
 }

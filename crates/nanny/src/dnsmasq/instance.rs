@@ -62,7 +62,7 @@ impl DnsmasqInstance {
         let (sent, quiet) = search
             .await
             .inspect_err(
-                |error| error!(%error, "search for a moment without waiting queries failed"),
+                |error| error!(%error, "cannot search for a moment at which no query waits for an answer"),
             )
             .ok()?;
         self.quiet = quiet;

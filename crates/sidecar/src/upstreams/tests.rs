@@ -94,7 +94,8 @@ impl Lab {
         self.upstreams.status().into_iter().map(said).collect()
     }
 
-    /// The exported samples of one upstream, without the buckets and the sum of the histogram.
+    /// The exported samples of one upstream that are not zero. The buckets and the sum of the
+    /// histogram are left out.
     fn exported(&self, server: SocketAddr) -> Vec<String> {
         let text = self.metrics.render().unwrap();
         let of_it = text
@@ -243,8 +244,8 @@ async fn failed_probe_is_repeated_at_once() {
     }
 }
 
-/// A server of a stub domain gets one query. Any other server that refuses the first query gets a
-/// second query, for a name that the operator has chosen.
+/// The probe of a stub domain's server is one query. If any other server refuses the first query,
+/// the probe sends a second query, for a name that the operator has chosen.
 #[tokio::test]
 async fn refused_root_leaves_second_query() {
     let picky = || {

@@ -48,7 +48,7 @@ async fn document(chromium: &Path, url: &str, seconds: u32) -> String {
     let output = output.expect("the browser runs");
 
     let log = String::from_utf8_lossy(&output.stderr);
-    // The console also shows failed requests. These are no errors of the page, which reports them.
+    // The console also shows failed requests. They are not errors of the script.
     let is_error = |line: &&str| line.contains(":CONSOLE") && !line.contains("Failed to load");
     let errors: Vec<&str> = log.lines().filter(is_error).collect();
     assert_eq!(errors, [""; 0], "the console of {url}");
