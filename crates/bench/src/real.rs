@@ -122,7 +122,10 @@ impl Real {
 
     /// Creates the missing objects of `cluster`. The API server chooses the cluster IPs.
     pub async fn load(&self, cluster: &Cluster) -> anyhow::Result<()> {
-        say(&format!("real: {} services", cluster.services.len()));
+        say(&format!(
+            "real: the missing objects of {} Services are created",
+            cluster.services.len()
+        ));
         let mut namespaces: Vec<&str> = cluster
             .services
             .iter()

@@ -7,8 +7,7 @@ use reports::kubedns::KubednsReport;
 
 use crate::time::Now;
 
-/// The counter of refused queries that kubedns exports, as the sidecar has seen it since the
-/// sidecar started.
+/// Watches the counter of refused queries in the metrics of kubedns.
 #[derive(Debug, Default)]
 pub(crate) struct LimitedClients {
     known: Mutex<KnownCounter>,

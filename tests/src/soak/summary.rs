@@ -41,8 +41,7 @@ const QUANTITIES: [Quantity; 3] = [
 ];
 
 impl Summary {
-    /// Returns whether every answer was right, no container was restarted, and no quantity grew too
-    /// much. At most as many queries may be lost as the kernel dropped before dnsmasq read them.
+    /// Returns whether the test has passed.
     pub fn is_good(&self) -> bool {
         self.complaints().is_empty()
     }

@@ -1,8 +1,9 @@
 //! Changes of objects, and the events that carry them to the index.
 //!
-//! A feed works with any kind of objects through [`EventConverter`]. So the program contains the
-//! code of a feed once for each event type, not once for each type of objects. When each of eleven
-//! types of objects had its own copy of this code, the copies made up a twentieth of the program.
+//! A feed lists and watches a collection of objects. The code of a feed works with any kind of
+//! objects through [`EventConverter`]. So the program contains this code once for each event type,
+//! not once for each type of objects. When each of eleven types of objects had its own copy of this
+//! code, the copies made up a twentieth of the program.
 
 use std::convert::Infallible;
 

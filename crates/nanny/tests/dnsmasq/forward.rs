@@ -1,5 +1,5 @@
-//! `-forward=kubedns`: dnsmasq forwards all queries to kubedns, and flushes its cache when kubedns
-//! forwards to other servers.
+//! `-forward=kubedns`: dnsmasq forwards all queries to kubedns. When the routes of kubedns change,
+//! dnsmasq flushes its cache.
 
 use std::sync::{Arc, Mutex};
 
