@@ -27,7 +27,7 @@ pub(crate) struct KubednsRoutes {
     pub(crate) configuration: String,
     /// A hash of kubedns' servers for external names.
     pub(crate) routes: String,
-    /// The position of dnsmasq, according to kubedns' `--topology`.
+    /// The value of kubedns' `--topology`, such as `cache`.
     pub(crate) topology: String,
 }
 
@@ -51,7 +51,7 @@ fn value_of(texts: &[String], name: &str) -> Option<String> {
     })
 }
 
-/// Polls the routes of kubedns while the router wants them.
+/// Polls the routes of kubedns while `wanted` is true.
 #[derive(Debug)]
 pub(crate) struct KubednsPoller {
     kubedns: Nameserver,

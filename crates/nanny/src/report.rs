@@ -410,8 +410,8 @@ impl Report {
         self.counters.loops.set(loops);
     }
 
-    /// Records the loops found by the nanny's probes. Returns the servers about which dnsmasq
-    /// disagrees with the probes: only one of them found a loop.
+    /// Records the loops found by the nanny's probes. Returns the servers for which dnsmasq came
+    /// to the opposite result.
     pub(crate) fn set_probed_loops(&self, servers: &BTreeSet<Nameserver>) -> BTreeSet<String> {
         let mut status = self.lock_status();
         let disputed = status.set_probed_loops(servers);

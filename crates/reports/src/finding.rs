@@ -93,7 +93,7 @@ pub enum FindingKind {
     /// Pods of other nodes answer clients of this node, although the cluster has a DNS pod on each
     /// node.
     NodeAnsweredElsewhere,
-    /// A probe of another server fails.
+    /// A probe of a server other than kubedns and dnsmasq fails.
     ProbeFails,
     /// The pod has just started.
     Starting,

@@ -15,7 +15,7 @@ use crate::time::{Now, PLOT_INTERVAL};
 /// The number of remembered samples, which span about twenty minutes.
 const MAX_SAMPLES: usize = 120;
 
-/// The samples since the sidecar's start.
+/// The last [`MAX_SAMPLES`] samples.
 #[derive(Debug, Default)]
 pub(crate) struct TrafficHistory {
     known: Mutex<KnownTraffic>,

@@ -91,7 +91,7 @@ fn unresolved_in_kubedns(kubedns: &KubednsReport) -> Option<PodFault> {
     if kubedns.unresolved == 0.0 || !kubedns.stub_domains_without_server.is_empty() {
         return None;
     }
-    let text = "names of stub domains' servers have no address for kubedns";
+    let text = "kubedns has no address for some names of stub domains' servers";
     Some(PodFault::new(
         FindingKind::StubServerUnresolved,
         "kubedns",

@@ -445,7 +445,7 @@ const FAULTS_OF_KUBEDNS: &str = r#"
     kubedns_config_current 0          | config_rejected: the newest ConfigMap is rejected (kubedns rejects it and logs the reason)
     kubedns_config_unknown_keys 1     | config_unknown_keys: keys of the ConfigMap are unknown and ignored (the log of kubedns names them)
     kubedns_forward_loops 1           | forwarding_loop: an upstream of kubedns forwards to kubedns and is left out
-    kubedns_stub_servers_unresolved 1 | stub_server_unresolved: names of stub domains' servers have no address for kubedns
+    kubedns_stub_servers_unresolved 1 | stub_server_unresolved: kubedns has no address for some names of stub domains' servers
     kubedns_stale 1                   | serving_stale: kubedns serves the records of its snapshot file
     kubedns_watch_connected{kind="services"} 0 | api_server_lost: kubedns does not see changes of the cluster: no watch is open
     kubedns_forward_tls_trusted{upstream="tls://192.0.2.3:853"} 0 | upstream_not_trusted: the TLS certificate of the upstream tls://192.0.2.3:853 is not trusted

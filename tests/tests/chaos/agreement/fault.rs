@@ -277,7 +277,8 @@ impl Stage {
     }
 }
 
-/// The arguments of localpod. The probes have the same interval as in the manifest.
+/// The arguments of `localpod`, the program that runs the pod. The probes have the same interval as
+/// in the manifest.
 const ARGUMENTS: [&str; 4] = [
     "--probe-interval=5",
     "--kubedns-arg=--initial-sync-timeout=5s",
