@@ -1,6 +1,6 @@
 //! Compares the answers of kubedns with recorded answers of CoreDNS' kubernetes plugin
-//! (`tests/conformance/coredns`), under the corresponding flags. The test puts
-//! objects directly into the index, and queries directly into the engine.
+//! (`tests/conformance/coredns`). The flags of kubedns correspond to the options of the plugin. The
+//! test puts objects directly into the index, and queries directly into the engine.
 //!
 //! `COREDNS=pods cargo test -p tests --test coredns` runs only the scenarios with `pods` in their
 //! name. `COREDNS_BIN` is the path of a real CoreDNS, if it is not in `PATH`.

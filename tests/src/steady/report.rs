@@ -1,5 +1,6 @@
-//! The final report of the steady client. An excuse is a period in which the test permits lost and
-//! failed queries on a path.
+//! The final report of the steady client. Queries on the same path, such as `cluster` or `outside`,
+//! pass through the same servers. An excuse is a period in which the test permits lost and failed
+//! queries on a path.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,5 +1,6 @@
-//! Floods of queries and connections to kubedns. The memory must stay below a limit, and the steady
-//! client must get right answers during and after each flood.
+//! Floods of queries and connections to kubedns. The memory of kubedns must stay below a limit. The
+//! steady client, which queries at a constant rate, must get right answers during and after each
+//! flood.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;

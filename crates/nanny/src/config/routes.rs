@@ -33,10 +33,9 @@ pub struct Routes {
     /// The domains of the names that the probes query. dnsmasq forwards each of these domains to
     /// the SERVFAIL server, which recognizes the probes.
     pub probe_domains: BTreeMap<String, Nameserver>,
-    /// The number of reloads requested so far for reasons other than new servers of dnsmasq. A
-    /// reload is requested when kubedns forwards to other servers, because the cached answers are
-    /// then outdated, and when a forwarding loop begins or ends, because dnsmasq notices such a
-    /// change only at a reload.
+    /// The number of reloads requested so far for reasons other than new servers of dnsmasq. When
+    /// the routes of kubedns change, a reload flushes the outdated answers from the cache. When a
+    /// forwarding loop begins or ends, dnsmasq notices the change only at a reload.
     pub flush_count: u64,
 }
 
@@ -51,7 +50,7 @@ pub enum ForwardMode {
     Kubedns,
 }
 
-/// The source of the servers for all other names.
+/// The source of the upstream servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UpstreamOrigin {
     /// The node's resolv.conf.

@@ -109,7 +109,7 @@ impl HealthProbe {
         if !self.has_answered {
             return now + FIRST_INTERVAL;
         }
-        // A missed probe has taken its whole timeout, so the next probe follows at once.
+        // A probe can fail before its timeout, so the next probe waits for the end of the timeout.
         if self.silence.is_some() {
             return asked + PROBE_TIMEOUT;
         }

@@ -164,7 +164,7 @@ fn unused_servers(nanny: &NannyStatus) -> Markup {
         }
         @if let Some(pending) = &routes.pending {
             p.failed {
-                "dnsmasq has not had the newest servers since " (or_unknown(pending.since.as_ref()))
+                "dnsmasq has lacked the newest servers since " (or_unknown(pending.since.as_ref()))
                 ": " (or_unknown(pending.reason.as_ref()))
             }
         }

@@ -169,7 +169,7 @@ fn rejected_configuration_is_shown() {
             "the newest configuration was rejected at 2026-11-21T02:00:00Z stubDomains: &lt;not JSON&gt;",
             "servers whose names have no address: dns.acme",
             "servers left out because they forward queries back to dnsmasq: 127.0.0.53",
-            "dnsmasq has not had the newest servers since 2026-11-21T03:00:00Z: cannot write &lt;it&gt;",
+            "dnsmasq has lacked the newest servers since 2026-11-21T03:00:00Z: cannot write &lt;it&gt;",
         ],
     );
 }
