@@ -57,7 +57,7 @@ pub enum SnapshotError {
     #[error("the file has format version {0}, expected {VERSION}")]
     Version(u32),
     /// The file was written for another cluster domain, or with other options that select objects.
-    #[error("the file is for the domain {0}")]
+    #[error("the file was written for another domain or with other flags: {0}")]
     Domain(String),
     /// The file ends before its trailer, or the trailer states another number of objects.
     #[error("the file is incomplete")]

@@ -55,9 +55,10 @@ pub(super) async fn measure(
         addresses: cluster.addresses(),
         rows: Vec::new(),
     };
-    // kubedns answers for a headless Service only after the lists of both Services and endpoints.
-    // Each start of a fleet waits for the addresses of the Service `probe`, so the changes below
-    // leave it out. Its slice is written once, in case an earlier run has changed the slice.
+    // kubedns answers for a headless Service only after it has read both the list of Services and
+    // the list of endpoints. Each start of a fleet waits for the addresses of the Service `probe`,
+    // so the changes below leave it out. Its slice is written once, in case an earlier run has
+    // changed the slice.
     let headless: Vec<&Service> = cluster.headless().collect();
     let (probe, others) = headless.split_first().context("no headless Service")?;
     real.change_slice(probe).await?;

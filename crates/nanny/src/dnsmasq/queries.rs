@@ -200,8 +200,8 @@ impl QueryFollowers {
         })))
     }
 
-    /// A value that is true while the query log is open, so that dnsmasq has to be started with
-    /// `--log-queries=extra`. Always false if the user's arguments make dnsmasq log queries.
+    /// A value that is true while dnsmasq must run with `--log-queries=extra` for the query log.
+    /// The value is always false if the user's arguments make dnsmasq log queries.
     pub(crate) fn logging_wanted(&self) -> watch::Receiver<bool> {
         self.0.wanted.subscribe()
     }

@@ -26,7 +26,8 @@ pub struct UpstreamReply {
     pub truncated: bool,
     /// ANCOUNT.
     pub answers: u16,
-    /// The transport from the upstream. A truncated reply over TCP cannot be completed.
+    /// The transport over which the upstream replied. A truncated reply over TCP cannot be
+    /// completed.
     pub transport: Transport,
     /// Whether the reply is older than its TTL and replaces a failure of the upstreams (RFC 8767).
     pub stale: bool,

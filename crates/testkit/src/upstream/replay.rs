@@ -30,9 +30,9 @@ struct Entry {
 /// Replays recorded exchanges. A repeated question gets the recorded exchanges in order, then the
 /// last exchange repeatedly.
 ///
-/// If a question was recorded only over the other transport, a query gets the exchange over that
-/// transport, unless a response in it is truncated. Questions without an exchange go to the
-/// fallback.
+/// A query gets the exchanges that were recorded over its own transport. If there are none, the
+/// query gets the exchanges of the other transport that have no truncated response. All other
+/// queries go to the fallback.
 #[derive(Clone)]
 pub struct Replay {
     script: Arc<Mutex<Vec<Entry>>>,

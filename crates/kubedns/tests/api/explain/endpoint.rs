@@ -132,7 +132,7 @@ async fn explain_mistake_is_one_line() {
 }
 
 #[tokio::test]
-async fn explain_accepts_get_alone() {
+async fn explain_accepts_get_and_head() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     for (method, status) in [
