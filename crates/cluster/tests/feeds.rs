@@ -1,5 +1,5 @@
-//! Feeds of an API server with faults. The API server is embedded and reached over loopback, or it
-//! is scripted and the clock is paused.
+//! Tests of feeds, which list and watch objects. The API server has faults. It is embedded and
+//! reached over loopback, or it is scripted and the clock is paused.
 
 #[cfg(test)]
 mod feeds {

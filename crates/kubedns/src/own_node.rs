@@ -24,7 +24,7 @@ use wire::top::TopQueries;
 pub(crate) const DNS_SERVICE: (&str, &str) = ("kube-system", "kube-dns");
 
 const ANSWERED_BY: &str = "kubedns_node_answered_by";
-const HELP_ANSWERED_BY: &str = "1 if the DNS pods that the label pods names answer the clients of this node: own (of this node), others (of other nodes) or any (of all nodes).";
+const HELP_ANSWERED_BY: &str = "1 for the DNS pods that answer the clients of this node, else 0. The label pods has the value own (DNS pods of this node), others (DNS pods of other nodes) or any (DNS pods of all nodes).";
 const ELSEWHERE: &str = "kubedns_node_elsewhere_ratio";
 const HELP_ELSEWHERE: &str =
     "Share of the queries of the last minutes that came from no pod of this node.";

@@ -1,5 +1,5 @@
-//! Shows the log of the embedded API server and of the Kubernetes client as lines of the
-//! [`Console`].
+//! Shows the log events of this process as lines of the [`Console`]. The embedded API server runs
+//! in this process.
 
 use std::io::{self, Write};
 

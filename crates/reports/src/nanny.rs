@@ -36,7 +36,8 @@ impl<T> From<T> for NannyOnly<T> {
     }
 }
 
-/// The whole document. Absent values are null, so that every field is always present.
+/// The whole document. A missing value is written as null. A parsed status is written without the
+/// [`NannyOnly`] fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NannyStatus {

@@ -1,5 +1,4 @@
-//! Deliberate differences from kube-dns. Each difference has a file with the answers of this
-//! server.
+//! Deliberate differences from kube-dns. Each difference has a file of its own.
 
 mod edit;
 pub mod page;

@@ -1,4 +1,5 @@
-//! The result of one question.
+//! The result of one question. A listed difference is a deliberate difference from kube-dns, with
+//! an entry in [`Differences`].
 
 use super::answer::{Answer, Observed};
 use super::difference::{Differences, Mode};

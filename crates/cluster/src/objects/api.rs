@@ -1,7 +1,7 @@
 //! The fields of API objects that this crate reads, for both encodings of the Kubernetes API:
 //! protobuf and JSON. The protobuf tags come from `generated.proto` in `k8s.io/api`; undeclared
-//! fields are skipped. In JSON, Go writes an absent list or map as `null`. Values of these types
-//! exist only while an object is read.
+//! fields are skipped. In JSON, Go writes an absent list or map as `null`. Values of the types in
+//! this module exist only while an object is read.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -4,8 +4,8 @@
 //! NXDOMAIN from dnsmasq would be wrong, and clients would cache it. SERVFAIL is correct, and
 //! caches keep it only for a short time.
 //!
-//! The server also receives the nanny's [probes](crate::dnsmasq::stub_probes) of stub servers, if
-//! they come back to dnsmasq.
+//! The nanny sends [probes](crate::dnsmasq::stub_probes) to stub servers. If a stub server forwards
+//! a probe back to dnsmasq, dnsmasq forwards the probe to this server.
 //!
 //! The server has a UDP and a TCP socket, because dnsmasq forwards over the transport of its
 //! client. dnsmasq is the only client, so connections are few and short.

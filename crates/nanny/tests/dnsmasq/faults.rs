@@ -160,7 +160,7 @@ async fn unread_log_delays_no_answer() {
 
     let mut text = Vec::new();
     eventually(PATIENCE, || {
-        // The reader does not block. When the pipe is empty, it returns an error.
+        // The read does not wait for data: on an empty pipe, the read fails.
         let _ = reader.read_to_end(&mut text);
         std::future::ready(String::from_utf8_lossy(&text).contains("log lines lost"))
     })

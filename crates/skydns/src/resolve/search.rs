@@ -15,8 +15,8 @@ use crate::metrics::Completion;
 use crate::search::SearchList;
 
 impl<B: Backend> Resolver<B> {
-    /// Walks a search list at once. If a lookup needs an upstream or much work, returns the list as
-    /// the error.
+    /// Walks a search list without waiting. If a lookup needs an upstream or much work, returns the
+    /// list as the error.
     pub(super) fn try_search(
         &self,
         ask: &Ask<'_, B::View>,
@@ -44,8 +44,7 @@ impl<B: Backend> Resolver<B> {
         Ok(self.finish_walk(walk, ask, out))
     }
 
-    /// Walks the search list, one name after the other, and waits for each answer. Usually either
-    /// one of the first names exists, or only the last name exists.
+    /// Walks the search list, one name after the other, and waits for each answer.
     pub(super) async fn complete_search(
         self: &Arc<Self>,
         admitted: &AdmittedAsk<'_, B::View>,

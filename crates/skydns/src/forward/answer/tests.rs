@@ -1,4 +1,4 @@
-//! Tests with replies that are too large.
+//! Tests with upstream replies that have an OPT record.
 
 use wire::Section;
 
