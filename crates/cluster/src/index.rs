@@ -46,8 +46,8 @@ pub struct Index {
     node_lists: RelistTracker<SmolStr>,
     source: Option<EndpointsSource>,
     in_force: watch::Sender<Option<EndpointsSource>>,
-    /// While slices stay in use although they can no longer be read: a Service that would lose
-    /// addresses if its Endpoints replaced its slices. Otherwise `None`.
+    /// A Service whose Endpoints lack addresses of its slices. `None` unless unreadable slices stay
+    /// in use.
     lacking_service: Option<ObjectKey>,
     port_lists: SharedLists<PortRecords>,
     pods: PodIndex,
@@ -158,7 +158,7 @@ impl Index {
 
         let is_switched = self.snapshot.federation.is_some() != federation.is_some();
         self.snapshot.federation = federation;
-        // `backed` is only kept while federations are configured.
+        // Without federations, `backed` is empty.
         if is_switched {
             self.snapshot.backed = treecache::Map::default();
             for key in self.store.keys() {

@@ -19,7 +19,7 @@
 //!   |
 //!   +---> position                               where the next list or watch begins
 //!   +---> failure --> failure_log                how long to wait, and what to log
-//!           +-----> turns                        when many instances list together
+//!           +-----> turns                        how the lists of many instances are spread over time
 //! ```
 
 mod encoding;
@@ -118,7 +118,7 @@ pub struct WatchTiming {
     /// Time after which a refusal is treated as lasting. A starting API server briefly refuses
     /// everything.
     pub refusal_lasts: Duration,
-    /// When this instance may request lists that other instances may need at the same time.
+    /// Gives the pause before a list that all instances may need at the same time.
     pub turns: ListTurns,
 }
 

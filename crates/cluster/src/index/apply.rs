@@ -273,7 +273,7 @@ impl Index {
             return self.use_source(EndpointsSource::Endpoints);
         };
 
-        // The feed proposes Endpoints again and again, but the warning is logged only once.
+        // `EndpointsInsteadOfSlices` arrives again and again, but the warning is logged only once.
         if self.lacking_service.is_none() {
             tracing::warn!(
                 %service,

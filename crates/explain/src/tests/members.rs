@@ -42,7 +42,7 @@ fn existing_member_lacks_only_type() {
             "h-11.mixed.apps.svc.cluster.local. TXT",
             ["no_such_type", no_type],
         ),
-        // The SRV records of a Service with a cluster IP have this target, which exists, too.
+        // This name is the target of the SRV records of prod/web, a Service with a cluster IP.
         (
             "3665666362623564.web.prod.svc.cluster.local. AAAA",
             [family, of_cluster_ip],

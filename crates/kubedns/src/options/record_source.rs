@@ -54,14 +54,14 @@ impl Options {
         }
     }
 
-    /// Whether a flag names an API server, or a context of a file that names one.
+    /// Whether a flag names an API server, a kubeconfig file, or a context of a kubeconfig file.
     pub fn names_api_server(&self) -> bool {
         self.kube_master_url.is_some()
             || !self.kubecfg_file.is_empty()
             || !self.kubecfg_context.is_empty()
     }
 
-    /// A given flag that only changes names of the cluster.
+    /// A given flag that has no meaning without a cluster.
     fn flag_of_cluster(&self) -> Option<&'static str> {
         // A flag with its default value is like a flag that is not given.
         let flags = [

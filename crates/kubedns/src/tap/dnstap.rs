@@ -2,7 +2,8 @@
 //! (<https://dnstap.info>).
 //!
 //! kubedns connects to the reader, and reconnects with growing pauses. Without a connection no
-//! queries are copied. A slow reader loses messages; `kubedns_tap_records_total` counts them.
+//! queries are copied. A slow reader loses messages; `kubedns_tap_records_total` counts them as
+//! `dropped`.
 
 mod frames;
 mod message;
