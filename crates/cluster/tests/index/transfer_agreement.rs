@@ -538,8 +538,9 @@ impl<'a> CheckedName<'a> {
             return Ok(());
         }
 
-        // Some names cannot be listed: the names of namespaces, which have the records of their
-        // ExternalName Services, and the ports of external aliases.
+        // A transfer has no records for the name of a namespace. The engine answers such a name
+        // with the records of the ExternalName Services in the namespace. The ports of external
+        // aliases are not transferred either.
         let mut labels = owner.splitn(3, '.').skip(1);
         let is_namespace =
             labels.next() == Some("svc") && labels.next() == Some(format!("{zone}.").as_str());
@@ -571,7 +572,8 @@ impl<'a> CheckedName<'a> {
     fn check_without_alias(&self) -> Result<(), TestCaseError> {
         let copy = self.copy;
         let is_dangling = copy.iter().all(|record| record.1 == rtype::CNAME) && !copy.is_empty();
-        // SkyDNS does not answer an alias whose target has no addresses.
+        // If the target of an alias has no addresses, the engine answers NODATA, as SkyDNS does. A
+        // transfer has the alias nevertheless.
         let is_listed = is_dangling && is_answered_by_skydns(self.view, self.owner);
         prop_assert!(
             *copy == self.others || is_listed,

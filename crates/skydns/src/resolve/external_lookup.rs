@@ -70,8 +70,8 @@ impl<B: Backend> Resolver<B> {
             ExternalAnswer::Failed => {
                 return Err(Cause::Reply(reply.upstream.clone(), reply.rcode));
             }
-            // As for a query for the name itself, a client over UDP retries over TCP, but a client
-            // over TCP cannot use an incomplete answer.
+            // A client over UDP retries a truncated answer over TCP. A client over TCP cannot use
+            // an incomplete answer.
             ExternalAnswer::Records(_) if reply.truncated && transport == Transport::Tcp => {
                 return Err(Cause::Upstream(
                     reply.upstream.clone(),
@@ -92,9 +92,10 @@ impl<B: Backend> Resolver<B> {
 }
 
 /// Extracts the answer to `question` from the upstream's `message` with RCODE `code`. The answer is
-/// the chain of aliases from the name in `question`, and the addresses (A and AAAA,
-/// whatever the type in `question`) of the names in the chain. The chain ends before a name (wire
-/// format, lower case) that `is_ours`. Records of other names must not be passed on.
+/// the chain of aliases from the name in `question`, and the addresses (A and AAAA, whatever the
+/// type in `question`) of the names in the chain. The chain ends before a name for which `is_ours`
+/// returns true; `is_ours` gets names in wire format and lower case. Records of other names must
+/// not be passed on.
 // Differs from kube-dns, which passes on the whole answer section.
 pub fn extract_external_answer(
     question: &ExternalQuery,

@@ -28,7 +28,8 @@ fn client(at: usize) -> [u8; 4] {
     [10, 0, 0, u8::try_from(at).unwrap()]
 }
 
-/// The ranking after two threads have answered `per_second` queries a second in total for a minute.
+/// The ranking after two threads have each answered `per_second` queries a second for half a
+/// minute.
 fn ranking_of_mix(per_second: u32) -> TopRanking {
     let top = TopQueries::default();
     let samplers = [top.add_sampler(), top.add_sampler()];

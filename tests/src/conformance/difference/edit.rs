@@ -1,4 +1,5 @@
-//! Rules for differences that change many answers in the same way.
+//! Rules for deliberate differences from kube-dns. Each rule changes many expected answers in the
+//! same way.
 
 use serde::Deserialize;
 
