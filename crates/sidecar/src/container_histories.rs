@@ -2,8 +2,9 @@
 //! restarts.
 //!
 //! A restart shows as another start time of the process. A process that hangs keeps its port open,
-//! but does not answer there. After the end of a process, connections to its port are refused. Only
-//! the kubelet knows what ended the process.
+//! but does not answer there. After the end of a process, connections to its port are refused. So
+//! the sidecar sees whether a process hung before it ended. Only the kubelet knows what ended the
+//! process.
 
 use std::time::{Duration, Instant};
 
