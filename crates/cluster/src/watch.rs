@@ -19,7 +19,7 @@
 //!   |
 //!   +---> position                               where the next list or watch begins
 //!   +---> failure --> failure_log                how long to wait, and what to log
-//!           +-----> turns                        how the lists of many instances are spread over time
+//!           +-----> turns                        how long to wait for lists of other instances
 //! ```
 
 mod encoding;

@@ -300,7 +300,7 @@ mod tests {
         let mut first = socket.add_query(&query(), now).unwrap();
         let mut second = socket.add_query(&query(), now).unwrap();
 
-        // The first `send` succeeds. At the second `send`, the kernel reports that the port is closed.
+        // The first `send` succeeds. The kernel reports the closed port at the second `send`.
         socket.send(first.id, b"first").unwrap();
         assert!(first.outcome.try_recv().is_err());
         socket.send(second.id, b"second").unwrap();
