@@ -25,8 +25,7 @@ use crate::status::Status;
 use crate::stop::{self, Stop};
 use crate::upstream::Upstream;
 
-/// Tasks of this process, in addition to the containers. If one of them ends early, the pod is
-/// stopped with an error.
+/// Tasks of the servers in this process. If a server ends early, the pod is stopped with an error.
 type Servers = JoinSet<Result<()>>;
 
 /// Runs the pod until a signal asks it to stop.

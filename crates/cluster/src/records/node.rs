@@ -33,7 +33,7 @@ pub struct ServiceNode {
     /// own name.
     pub headless: bool,
     /// The number of preferred members. The answer for the Service's own name contains only the
-    /// preferred members. The other members are found only under their own names.
+    /// preferred members.
     pub preferred_count: u32,
     /// Members with unique labels. The preferred members come first, followed by the others. Both
     /// parts are sorted by label.

@@ -59,7 +59,7 @@ pub enum RequestFailure {
     #[error("a message is larger than {0} bytes")]
     TooLarge(usize),
     /// The API server's database was wiped or restored, so the last resource version is invalid.
-    #[error("the API server has another history: {0}")]
+    #[error("the database of the API server was wiped or restored: {0}")]
     OtherHistory(String),
 }
 

@@ -417,7 +417,7 @@ async fn serving_slices_outlast_brief_refusals() {
         let least = (times.end.saturating_sub(times.start)).max(10 * SECOND);
         assert!(
             after[0].at < times.end + least,
-            "{:?} after {times:?}",
+            "the first watch after the refusals {times:?} was requested at {:?}",
             after[0].at
         );
     }
@@ -438,7 +438,7 @@ async fn lasting_refusal_replaces_slices_by_endpoints() {
     let begun = stub.asked(|asked| asked.resource == "endpoints")[0].at;
     assert!(
         begun >= REFUSED[0].start + MINUTE,
-        "Endpoints were asked for after {begun:?}"
+        "Endpoints were requested too early, {begun:?} after the start"
     );
     running.pass(40 * MINUTE).await;
     assert_eq!(running.in_force(), Some(EndpointsSource::EndpointSlices));

@@ -49,7 +49,7 @@ impl ReceivedRequest {
     }
 
     /// Whether the request is for the first page of a list. A request with the limit 1 does not
-    /// count: it lists one object only to check the history of the database.
+    /// count: it checks that the database was not wiped or restored.
     pub(crate) fn begins_list(&self) -> bool {
         !self.is_watch() && self.token().is_empty() && self.parameter("limit") != "1"
     }

@@ -30,9 +30,9 @@ fn check_failure(history: &mut DatabaseHistory, version: &str, first: &str) -> O
 
 #[test]
 fn other_history_shows_in_versions_and_uids() {
-    let older = "the API server has another history: it is at version 119 and was at 120";
-    let recreated =
-        "the API server has another history: apps/db was recreated while no watch was open";
+    let older =
+        "the database of the API server was wiped or restored: it is at version 119 and was at 120";
+    let recreated = "the database of the API server was wiped or restored: apps/db was recreated while no watch was open";
     let cases = [
         ("120", "db u1", None),
         ("500", "db u1", None),
