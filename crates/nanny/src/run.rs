@@ -48,8 +48,7 @@ const CLUSTER_DOMAIN: &str = "cluster.local";
 /// waits only if there is no servers file, because a server that is added later then requires a
 /// restart.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
-/// The process that a log line names as the writer of the query log if dnsmasq does not forward to
-/// kubedns.
+/// The name of the writer of the query log, if dnsmasq does not forward to kubedns.
 const KUBEDNS: &str = "kubedns, to which dnsmasq forwards no names";
 /// Timeout of the look-up of -kubednsServer.
 const LOOKUP: Duration = Duration::from_secs(5);

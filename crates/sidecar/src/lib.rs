@@ -16,10 +16,11 @@
 //!
 //! # Health checks without needless restarts
 //!
-//! The kubelet restarts a container whose liveness probe fails. The usual manifests point the
-//! liveness probe of *dnsmasq* at a probe that goes through dnsmasq to kubedns. While kubedns or
-//! the API server is down, this probe fails. A restart of dnsmasq would only empty its cache. So by
-//! default (`--health=self`) each part is checked by itself:
+//! The kubelet restarts a container whose liveness probe fails. In the usual manifests, the
+//! liveness probe of *dnsmasq* requests the result of a query that the sidecar sends through
+//! dnsmasq to kubedns. While kubedns or the API server is down, this query fails. A restart of
+//! dnsmasq would only empty its cache. So by default (`--health=self`) each part is checked by
+//! itself:
 //!
 //! * dnsmasq (a probe with the label `dnsmasq`, or of the server `--dnsmasq-addr` at
 //!   `--dnsmasq-port`): each probe also queries `cachesize.bind`, which dnsmasq answers without

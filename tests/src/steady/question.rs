@@ -86,7 +86,7 @@ impl Question {
         self
     }
 
-    /// Sets retries after a timeout: at most `most` attempts, each with the timeout `patience`.
+    /// Sets the maximum number of attempts and the timeout of each attempt.
     #[must_use]
     pub fn tries(mut self, most: u32, patience: Duration) -> Self {
         self.tries = (most, patience);

@@ -108,7 +108,7 @@ impl NameCandidate {
         self.answers.iter().any(|answer| answer.from_hosts)
     }
 
-    /// Whether dnsmasq answers with an address in its arguments.
+    /// Whether dnsmasq answers with an address from its arguments.
     pub(crate) fn is_from_arguments(&self) -> bool {
         self.answers.iter().any(|answer| answer.from_arguments)
     }

@@ -65,8 +65,8 @@ pub(crate) fn names_to_query(request: &ExplainRequest, list: &[Name], zone: &Zon
     names
 }
 
-/// The names that kubedns queries for `name`: the names of kubedns' own search list, or only `name`
-/// itself.
+/// The names of the search list that kubedns walks for `name`. If kubedns walks no list, the
+/// result is `name` alone.
 fn walked_names(request: &ExplainRequest, zone: &Zone, name: Name) -> Vec<Name> {
     // --search-suffix depends on the name itself, --autopath on the pod that sends the query.
     let list = zone

@@ -35,7 +35,7 @@ pub(crate) fn reasons_for(evidence: Evidence<'_>, candidate: &NameCandidate) -> 
             None,
         ],
         LookupOutcome::Refused => [Some(refused(candidate)), None, None],
-        // Names of one label are not forwarded, so no upstream can be the reason.
+        // kubedns does not forward names of one label, so none of its upstreams can be the reason.
         _ if candidate.route == NameRoute::SingleLabel => [single_label(candidate), None, None],
         LookupOutcome::Forwarded => [
             rule_for_external_name(candidate).or_else(|| without_pointer(evidence, candidate)),
@@ -97,7 +97,8 @@ pub(crate) fn server_disagreement(candidate: &NameCandidate) -> Option<CodedNote
         }
         (DnsmasqAsks::StubDomain, NameRoute::ClusterDomain { .. } | NameRoute::Reverse { .. }) => {
             let text = format!(
-                "the stub domain {stub} takes this name: dnsmasq asks its servers and never kubedns"
+                "the stub domain {stub} contains this name: dnsmasq asks the servers of the stub \
+                 domain and never kubedns"
             );
             Some(CodedNote::new("stub_domain_shadows_cluster", text))
         }
@@ -153,8 +154,8 @@ fn preferred_zone_only(evidence: Evidence<'_>, candidate: &NameCandidate) -> Opt
         return None;
     }
     let text = format!(
-        "the answer has {near} of {all} endpoints: those for the preferred zone or this node \
-         (--prefer-zone); the others are in the answers for their own names"
+        "the answer has {near} of {all} endpoints: those for the preferred zone or the node \
+         of kubedns (--prefer-zone); the others are in the answers for their own names"
     );
     Some(CodedNote::new("preferred_zone", text))
 }
@@ -186,8 +187,8 @@ fn answered_from_hosts() -> CodedNote {
 }
 
 fn answered_from_arguments() -> CodedNote {
-    let text =
-        "dnsmasq answers with an address in its arguments, and forwards queries for other types";
+    let text = "the arguments of dnsmasq set an address for this name: dnsmasq answers with the \
+                address, and forwards queries of types for which no address is set";
     CodedNote::new("dnsmasq_arguments", text)
 }
 
@@ -393,7 +394,8 @@ fn without_servers(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<
     let (_, stub_domain) = evidence.snapshot.zone.servers_for(lower.wire());
     if stub_domain.is_some() || evidence.has_upstreams {
         let text = "the upstream servers that kubedns has for this name are left out: they forward \
-                    back to it (metric kubedns_forward_loops), or their names have no address (yet)";
+                    back to kubedns (metric kubedns_forward_loops), or their names have no address \
+                    (yet)";
         return Some(CodedNote::new("upstreams_left_out", text));
     }
 

@@ -134,7 +134,7 @@ fn addresses_in_arguments_are_answers() {
     let text = cluster.text("www.ads.test.");
     for expected in [
         "www.ads.test. resolves to 192.0.2.1",
-        "dnsmasq answers with an address in its arguments",
+        "the arguments of dnsmasq set an address for this name: dnsmasq answers with the address",
         "A     192.0.2.1          ttl 0",
         "AAAA  answered upstream",
         "kubedns is not asked; these arguments of dnsmasq matter: --address=/ads.test/192.0.2.1",

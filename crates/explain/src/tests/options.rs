@@ -218,7 +218,7 @@ fn preferred_zone_limits_addresses() {
         }),
         ..RecordOptions::default()
     });
-    let text = "the answer has 3 of 4 endpoints: those for the preferred zone or this node (--prefer-zone); the others are in the \
+    let text = "the answer has 3 of 4 endpoints: those for the preferred zone or the node of kubedns (--prefer-zone); the others are in the \
                 answers for their own names";
     let spread = [
         "spread.apps.svc.cluster.local. A",

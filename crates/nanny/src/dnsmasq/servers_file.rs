@@ -24,8 +24,9 @@ pub fn render(routes: &Routes, extra: &str) -> String {
     text
 }
 
-/// The values of `server=`, or of `--server` on a command line: first the names in `hosts` and
-/// `aliases`, then stub domains, then the domains of the loop probes, then the upstream servers.
+/// The values of `server=`, or of `--server` on a command line: first the names in the keys `hosts`
+/// and `aliases` of the `ConfigMap`, then stub domains, then the domains of the loop probes, then
+/// the upstream servers.
 pub fn server_values(routes: &Routes) -> Vec<String> {
     let mut values = Vec::new();
     for (name, server) in &routes.own_names {
