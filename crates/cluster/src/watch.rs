@@ -19,7 +19,7 @@
 //!   |
 //!   +---> position                               where the next list or watch begins
 //!   +---> failure --> failure_log                how long to wait, and what to log
-//!           +-----> turns                        how long to wait for lists of other instances
+//!           +-----> turns                        how long to wait if many instances list
 //! ```
 
 mod encoding;
