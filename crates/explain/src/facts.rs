@@ -1,5 +1,5 @@
 //! The facts about a name: answers of the engine, the path of the query, objects, and the
-//! state of the server. These modules give no reasons.
+//! state of the server. The module `reasoning` draws conclusions from the facts.
 
 pub(crate) mod candidate;
 pub(crate) mod dnsmasq_arguments;

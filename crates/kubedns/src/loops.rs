@@ -1,11 +1,11 @@
 //! Detects upstreams that forward queries back to this server, and excludes them until the loop
 //! ends.
 //!
-//! [`Forwarder::find_loops`] detects a loop. The task probes all upstreams when the configuration
-//! changes, and periodically, because a loop may begin or end at any time. For example, if the
-//! upstream is a Service that selects this pod, the loop begins when the pod is ready. Queries do
-//! not wait for probes, so an upstream is used until a loop is found. The loops are an input of
-//! [`InForce`], which leaves these upstreams out.
+//! [`Forwarder::find_loops`] detects a loop. The task [`LoopFinder`] probes the upstreams when the
+//! configuration changes, and periodically, because a loop may begin or end at any time. For
+//! example, if the upstream is a Service that selects this pod, the loop begins when the pod is
+//! ready. Queries do not wait for probes, so an upstream is used until a loop is found. After that,
+//! [`InForce`] leaves the upstream out.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -152,8 +152,7 @@ impl Index {
 }
 
 /// Replaces the reverse records `old` of a Service with `new`. Other Services may share an address;
-/// their reverse records stay. Both lists must be sorted, so that a binary search is fast even with
-/// thousands of records.
+/// their reverse records stay. Both lists must be sorted, because this function uses binary search.
 fn replace_pointers(
     reverse: &mut Map<IpAddr, OneOrMany<Pointer>>,
     old: &[(IpAddr, Pointer)],

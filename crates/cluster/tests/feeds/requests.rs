@@ -1,5 +1,5 @@
-//! The requests of a feed, with their times and numbers, if the API server is slow, busy, restarted
-//! or unreachable.
+//! Tests when and how often a feed sends requests if the API server is slow, busy, restarted or
+//! unreachable.
 
 use std::time::Duration;
 
@@ -141,8 +141,8 @@ async fn rejected_page_token_restarts_the_list() {
     }
 }
 
-/// The token refers to a revision that no longer exists, because the database was restored during
-/// the list.
+/// The feed requests a failing page again for four minutes, and then begins a new list. After a
+/// restore of the database, the old page token never works again.
 #[tokio::test(start_paused = true)]
 async fn failing_page_token_expires() {
     let cases = [(3 * MINUTE, 4 * MINUTE, 1), (5 * MINUTE, 8 * MINUTE, 2)];
@@ -160,7 +160,7 @@ async fn failing_page_token_expires() {
         assert_eq!(
             (feed.mirror.lists, stub.lists()),
             (1, lists),
-            "a token lasts for some minutes; requests with the token fail for {failing:?}"
+            "requests with the token fail for {failing:?}"
         );
     }
 }

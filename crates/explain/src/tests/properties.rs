@@ -102,7 +102,7 @@ fn check(cluster: &Cluster, parameters: &ExplainParameters) -> Result<(), TestCa
     Ok(())
 }
 
-/// Checks that the explanation of each offered name has an answer.
+/// Checks that each suggested name has an answer.
 fn check_offers(cluster: &Cluster, near: &[SimilarName]) -> Result<(), TestCaseError> {
     for SimilarName { name, .. } in near {
         if parse(name).is_none() {
@@ -159,7 +159,8 @@ enum RandomService {
     External(&'static str),
 }
 
-/// Number of the names that an alias of a random cluster may lead to. The last one never exists.
+/// Number of Service names that an [`AliasOf`](RandomService::AliasOf) may point to. No Service has
+/// the last of these names.
 const NAMES: usize = 16;
 
 fn random_service() -> impl Strategy<Value = RandomService> {

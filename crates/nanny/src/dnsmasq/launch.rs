@@ -209,7 +209,7 @@ impl LaunchPlan {
                 .map(|file| file.display().to_string())
                 .collect();
             self.notes.push(format!(
-                "--resolv-file: {} is used in place of /etc/resolv.conf",
+                "--resolv-file={}: used in place of /etc/resolv.conf",
                 files.join(", ")
             ));
         }

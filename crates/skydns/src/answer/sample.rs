@@ -82,8 +82,8 @@ impl<T: Hash + Eq, const N: usize> RandomSample<T, N> {
         if self.items.len() > self.room {
             self.drop_excess();
         }
-        // The items are shuffled before repeated items are dropped, so that it is random which of
-        // the equal items stays.
+        // If all items fit, repeated items are dropped only after the shuffle, so it is random which
+        // of the equal items stays.
         fastrand::shuffle(&mut self.items);
         self.into_distinct()
     }

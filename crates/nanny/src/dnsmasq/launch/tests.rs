@@ -85,7 +85,7 @@ fn user_options_are_not_repeated() {
 fn conflicts_are_resolved_and_told() {
     let usual = "/etc/resolv.conf";
     let unused = "--no-resolv: resolv.conf is not used";
-    let replaced = "--resolv-file: /a, /b is used in place of /etc/resolv.conf";
+    let replaced = "--resolv-file=/a, /b: used in place of /etc/resolv.conf";
     let kept = "--servers-file=/own: dnsmasq gets the lines of this file";
     for (line, resolv_files, extra, note) in [
         ("-k", usual, "", ""),
