@@ -42,7 +42,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     }
 
     // If kubedns is behind dnsmasq, all queries come from dnsmasq in this pod. The containers of
-    // this pod have no limit, because a limit of dnsmasq would apply to all clients together.
+    // this pod have no limit, because a limit on dnsmasq would apply to all clients together.
     if options.client_rate.rate().is_some() && options.topology.is_behind_dnsmasq() {
         tracing::warn!(
             "--client-qps limits no client behind dnsmasq, because all queries come from dnsmasq in this pod; the flag needs --topology=direct or --topology=alone"

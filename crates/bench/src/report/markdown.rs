@@ -139,7 +139,7 @@ fn churn_to_markdown(rows: &[Churn]) -> String {
     };
     format!(
         "\n### Churn\n\n\
-         CPU is a fraction of one core, and includes 1,000 queries a second for cluster names. Latencies are in milliseconds.\n\n\
+         CPU is a fraction of one core. In every row, kubedns also answers 1,000 queries a second for cluster names. Latencies are in milliseconds.\n\n\
          | | CPU | p50 | p99 | max | lost queries | resident |\n\
          | --- | --- | --- | --- | --- | --- | --- |\n\
          {}",
@@ -254,7 +254,7 @@ impl Real {
         } = self;
         format!(
             "\n### On a kube-apiserver {version} with {services} Services, {addresses} addresses\n\n\
-             The medians of five starts:\n\n\
+             The medians of five starts, and the resident memory after one further start:\n\n\
              | `--endpoints-source` | first answer | own CPU | API server's CPU | received | resident |\n\
              | --- | --- | --- | --- | --- | --- |\n\
              {}\n\

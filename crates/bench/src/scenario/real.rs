@@ -38,8 +38,8 @@ pub(super) async fn measure(
     };
     let real = Real::open(path.as_ref(), bench.directory()).await?;
     real.load(cluster).await?;
-    // kubedns answers for a headless Service only after it has read the lists of both Services and
-    // endpoints.
+    // kubedns answers for a headless Service only after it has read the list of Services and the
+    // list of endpoints.
     let probe = cluster
         .headless()
         .last()

@@ -91,7 +91,7 @@ async fn renewed_client_certificate_is_read_again() {
     feed.until(|mirror| mirror.lists == 1).await;
 }
 
-/// The proxy rejects the certificate with the alert `CertificateExpired`. A new kubeconfig then
+/// The proxy rejects the certificate with the alert `CertificateExpired`. By then, the kubeconfig
 /// names another server.
 #[tokio::test]
 async fn expired_certificate_rereads_kubeconfig() {

@@ -34,8 +34,8 @@ impl FromStr for QueryLimit {
 /// Limits on the queries of each client: how many per second, and how many at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
 pub struct ClientRateFlags {
-    /// maximum number of queries a second of one client (IPv4 address or IPv6 /64), except the
-    /// containers of the pod; further ones are answered with REFUSED; 0 for no limit
+    /// maximum number of queries a second from one client (IPv4 address or IPv6 /64); further
+    /// queries are answered with REFUSED; the containers of the pod have no limit; 0 for no limit
     #[arg(long, value_name = "int", default_value = "0")]
     pub client_qps: QueryLimit,
     /// number of queries that one client may send at once after a pause, with client-qps; 0 for

@@ -240,9 +240,9 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         Ok(reached)
     }
 
-    /// Writes an alias without addresses. In the answer section the CNAME is always written. In the
-    /// additional section, which is for addresses (RFC 2782), the CNAME is written only if records
-    /// that an upstream returned for the target follow it, as in kube-dns.
+    /// Writes an alias without addresses. In the answer section, the CNAME is always written. The
+    /// additional section is for addresses (RFC 2782). There, the CNAME is left out if no records
+    /// from an upstream follow. kube-dns does the same.
     fn write_bare_alias(
         &mut self,
         walk: &mut AliasWalk<'q>,
