@@ -1,4 +1,4 @@
-//! Single queries, and the time to their answers.
+//! Checks single answers, and measures the latency of queries at a steady rate.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -67,7 +67,7 @@ async fn query_waiting_for_removed_server_is_answered() {
         let answer = answer.map(|wire| Message::parse(&wire).unwrap().answer_data("A").join(" "));
         assert!(
             answer.is_ok() || rig.hasty_reloads() > 0,
-            "round {round}: the query was lost without a hasty reload"
+            "round {round}: the query was lost, although each reload waited until no query was pending"
         );
         let answer = answer.unwrap_or_else(|_| "192.0.2.11".to_owned());
         assert_eq!(answer, "192.0.2.11");
@@ -239,8 +239,8 @@ async fn configuration_is_read_once_without_restarts() {
     assert_eq!(rig.status()["configuration"]["editsBy"], "none");
     rig.until("www.acme.test.", "192.0.2.11").await;
     rig.forward_to(&outside);
-    // The nanny follows resolv.conf, and this edit comes after the edit of the ConfigMap. So when
-    // this edit is in force, the nanny would have applied the earlier edit, too.
+    // The nanny still follows resolv.conf. By the time the new resolv.conf is in force, the nanny
+    // would have applied the edit of the ConfigMap, too.
     rig.resolv_conf("nameserver 198.51.100.9\n");
     let status = rig
         .status_with("the new file", |status| {
