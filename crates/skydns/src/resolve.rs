@@ -50,8 +50,9 @@ const MAX_WAITING: usize = 16_384;
 /// identical queries only once.
 const MAX_WAITING_OF_CLIENT: usize = 2048;
 /// Maximum work for an immediate answer over UDP, in steps (see
-/// [`Records::visit_entries`](crate::Records::visit_entries)): about 0.2 ms. The addresses of a
-/// headless Service with thousands of pods take fewer steps, and so does a wildcard over 200 names.
+/// [`EntryVisit::steps`](crate::EntryVisit::steps)): about 0.2 ms. The addresses of a headless
+/// Service with thousands of pods take fewer steps. A wildcard that matches 200 names also takes
+/// fewer steps.
 const STEPS_OVER_UDP: usize = 8192;
 /// Maximum work for an immediate answer over TCP, in steps. It is less than over UDP, because the
 /// threads for TCP have other work as well.

@@ -92,7 +92,7 @@ impl ImportNode {
 
     /// Visits the records at `path`, which holds the labels below the import's name. Returns
     /// whether the name exists. Wildcards are not supported. For `steps` see
-    /// [`skydns::Records::visit_entries`].
+    /// [`skydns::EntryVisit::steps`].
     pub(super) fn visit_records<'v>(
         &'v self,
         path: &[&str],

@@ -26,11 +26,12 @@ use crate::objects::{
     Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, PodNamed, Zoned,
 };
 
-/// If requests for slices are in the phase [`FeedPhase::Failing`] at the start, Endpoints are listed
-/// as well after this time. If the requests for slices still fail after this time has passed once
-/// more, the listed Endpoints are used. The time is longer than the pause between attempts at an unreachable API server. With a
-/// shorter time, Endpoints might be used only because they were listed first when the API server
-/// returned.
+/// If requests for slices are in the phase [`FeedPhase::Failing`] at the start, Endpoints are
+/// listed as well after this time. If the requests for slices still fail after this time has passed
+/// once more, the listed Endpoints are used.
+///
+/// The time is longer than the pause between attempts at an unreachable API server. After an
+/// outage, slices therefore get another attempt even if Endpoints are listed first.
 const HEAD_START: Duration = Duration::from_secs(5);
 
 /// `--endpoints-source`.
@@ -410,11 +411,10 @@ impl SourceSelection {
             }
 
             None if is_refused => Some(slices.since + self.first_refusal),
-            // Endpoints are not listed while the API server is unreachable or overloaded. Otherwise
-            // the API server would have twice as many lists to send.
+            // In the phase `Away`, the API server is unreachable or overloaded. If Endpoints were
+            // listed then, the API server would have twice as many lists to send.
             None if slices.phase != FeedPhase::Failing => None,
-            // Endpoints must not be used only because they were listed first when the API server
-            // returned.
+            // After an outage, Endpoints may happen to be listed before slices.
             None => Some(self.endpoints_listed.unwrap_or(self.begun) + HEAD_START),
         }
     }

@@ -99,7 +99,9 @@ async fn expired_page_restarts_the_list() {
     let mut feed = RunningFeed::start(&server).await;
     feed.until(|mirror| mirror.lists == 1).await;
     feed.until_phase(FeedPhase::Following).await;
-    // The rule skips the request for one object, and the first page.
+    // After the restart, the feed lists one object to check the API server's history. The rule
+    // skips this request and the request for the first page. The request for the second page is
+    // refused.
     let expired = Rule::new(Action::Refuse { code: 410 })
         .verbs([Verb::List])
         .skip(2)

@@ -415,7 +415,7 @@ async fn tls_client_certificate_is_sent() {
     .await;
 }
 
-/// After random changes, outages and compactions, a feed has the same messages as a new feed.
+/// After random changes, outages and compactions, a feed has the same tree as a new feed.
 #[tokio::test]
 async fn any_history_ends_as_fresh_list() {
     let Some(etcd) = Etcd::start("histories of etcd").await else {

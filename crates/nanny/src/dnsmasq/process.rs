@@ -250,7 +250,7 @@ impl RecentDetails {
 pub(crate) struct QueryLines {
     /// The taps and the query log.
     pub(crate) followers: QueryFollowers,
-    /// Whether the lines also go to the nanny's log, as the user's arguments contain
+    /// Whether the lines also go to the nanny's log. They do if the user's arguments contain
     /// `--log-queries`.
     pub(crate) logged: bool,
     /// Whether the nanny's log format is JSON.

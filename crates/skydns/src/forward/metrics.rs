@@ -57,7 +57,7 @@ impl ForwardMetrics {
             )?,
             durations: register_histogram_vec_with_registry!(
                 "kubedns_forward_request_duration_seconds",
-                "Time from sending the first query to an upstream until its usable response arrives.",
+                "Time that an upstream takes to give a usable response to a query, including retries.",
                 &["upstream"],
                 BUCKETS.to_vec(),
                 registry
