@@ -2,8 +2,9 @@
 //!
 //! Each test ends with a report of the steady client: the numbers of queries sent, answered, wrong
 //! and lost. The report is shown with `--no-capture` and after a failure. Wrong answers are never
-//! permitted. Queries may be lost only while the only server of their path is down; the report
-//! lists these times as excuses. docs/resilience.md has such reports.
+//! permitted. Each query belongs to a path, such as `cluster`. The path stands for the servers
+//! through which the query passes. Queries may be lost only while the only server of their path is
+//! down; the report lists these times as excuses. docs/resilience.md has such reports.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,7 +39,7 @@ use tests::steady::Steady;
 /// Queries of the steady client per second.
 const RATE: u32 = 240;
 
-/// Number of right answers on each path that a test waits for during a fault.
+/// Number of right answers that a test awaits on each path during a fault.
 const WHILE: u64 = 60;
 
 /// Adds a Service, and returns the domain name of the Service.

@@ -427,9 +427,8 @@ impl Forwarder {
 
     /// Probes the upstreams that have given no usable answer (NOERROR, NXDOMAIN) for `idle`. Every
     /// upstream is probed in a separate task, and has at most one probe at a time. A probe without
-    /// a reply is repeated once. Each probe asks another question: the first probe repeats a
-    /// question that the upstream has answered before, and the following probes ask the questions
-    /// that are given with the upstream.
+    /// a reply is repeated once. The probes of an upstream cycle through several queries: a query
+    /// that the upstream has answered before, and the queries that are given with the upstream.
     pub fn probe_idle(&self, upstreams: &[(Upstream, Vec<UpstreamQuery>)], idle: Duration) {
         let now = Instant::now();
         for (upstream, queries) in upstreams {

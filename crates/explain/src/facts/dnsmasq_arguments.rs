@@ -23,7 +23,7 @@ const BOGUS_PRIV: &str = "bogus-priv";
 /// Options for records that dnsmasq answers itself. The values contain the owner names of the
 /// records.
 const ABOUT_RECORDS: [&str; 4] = ["cname", HOST_RECORD, "srv-host", "txt-record"];
-/// Options about the names that no domain with servers of its own contains.
+/// Options about the names outside all domains that have servers of their own.
 const ABOUT_OTHER_NAMES: [&str; 3] = ["domain-needed", "no-resolv", "resolv-file"];
 /// Addresses for the names of domains: `/DOMAIN/DOMAIN/ADDRESS`. Without an address, dnsmasq
 /// answers NXDOMAIN for the names.
@@ -122,7 +122,8 @@ impl DnsmasqArguments {
         Some(options)
     }
 
-    /// The addresses for the longest domain with addresses that contains `name` (in lower case).
+    /// The addresses for `name` (in lower case). Of the domains that have addresses and contain
+    /// `name`, the longest decides.
     pub(crate) fn domain_addresses(&self, name: &Name) -> Option<DomainAddresses> {
         let has_addresses =
             |option: &DnsmasqOption| option.name == ADDRESS && !option.addresses().is_empty();
@@ -147,8 +148,8 @@ impl DnsmasqArguments {
             .collect()
     }
 
-    /// Returns the longest domain that contains `name` in the options that `is_wanted` selects, and
-    /// the options for this domain.
+    /// Returns the longest domain that contains `name`, and the options for this domain. Only
+    /// options that `is_wanted` selects are considered.
     fn of_longest_domain(
         &self,
         name: &Name,
@@ -167,8 +168,8 @@ impl DnsmasqArguments {
         Some((longest, options))
     }
 
-    /// The options, as written, that matter for a `name` that no domain with servers of its own
-    /// contains.
+    /// The options, as written, that matter for a `name` outside all domains that have servers of
+    /// their own.
     pub(crate) fn about_forwarded_name(&self, name: &Name) -> Vec<String> {
         let options = self.0.iter().filter(|option| {
             let is_plain_server = option.is_server() && !option.value.starts_with('/');
@@ -283,7 +284,7 @@ impl DnsmasqOption {
         let (domains, _) = self.value.strip_prefix('/')?.rsplit_once('/')?;
         let domains = domains.split('/').filter_map(|domain| match domain {
             STANDARD => Some(Name::default()),
-            // The empty domain stands for names of one label, which are explained without dnsmasq.
+            // The empty domain stands for names of one label. Options for such names are ignored.
             "" => None,
             domain => Name::parse(domain).ok(),
         });

@@ -15,9 +15,9 @@ use crate::domain_map::parent;
 use crate::record::TTL;
 use crate::serial::{self, ZoneSerials};
 
-/// The labels of a name server (MNAME of the SOA), which the domain of the zone follows.
+/// The name of the zone's name server (MNAME of the SOA), without the domain of the zone.
 pub(crate) const NAME_SERVER: &[u8] = b"\x02ns\x03dns";
-/// The labels of a mailbox (RNAME of the SOA), which the domain of the zone follows.
+/// The mailbox of the zone (RNAME of the SOA), without the domain of the zone.
 pub(crate) const HOSTMASTER: &[u8] = b"\x0ahostmaster";
 
 impl<'q, V: View> AnswerWriter<'q, '_, V> {
@@ -30,7 +30,6 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
                 let soa = self.zone_soa(ttl);
                 self.try_write(|m| soa.write(Section::Answer, m))
             }
-            // In kube-dns the cluster domain has no NS records.
             rtype::NS if self.is_whole_zone() => self.write_name_servers(),
             _ if self.authority.further.is_some() => self.write_further_apex(),
             _ if zone.strict => AnswerStatus::Empty,
