@@ -288,6 +288,7 @@ fn service_takes_few_bytes() {
     published.set(empty);
     let reverse = measure(|| drop(reverse));
     let services = measure(|| drop(services));
+    eprintln!("memory for each Service:");
     let mut total = (0.0, 0.0);
     for (what, freed) in [
         ("objects", objects),
@@ -300,7 +301,7 @@ fn service_takes_few_bytes() {
     }
     let peak = f64::from(u32::try_from(peak.bytes_max).unwrap_or(u32::MAX)) / f64::from(SERVICES);
     eprintln!(
-        "{:20} {:6.0} bytes in {:4.1} allocations, {peak:.0} at the peak",
+        "{:20} {:6.0} bytes in {:4.1} allocations, and {peak:.0} bytes at the peak",
         "together", total.0, total.1
     );
     assert!(total.0 < 520.0, "{total:?}");

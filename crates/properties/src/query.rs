@@ -68,7 +68,7 @@ pub(crate) fn ask(
             EngineOutcome::Pending(PendingAnswer::Expensive) => {
                 unreachable!("no query about a small cluster is expensive")
             }
-            EngineOutcome::Search(_) => unreachable!("no name is completed"),
+            EngineOutcome::Search(_) => unreachable!("the zone has no search list"),
             EngineOutcome::Transfer => unreachable!("no zone is transferred"),
             EngineOutcome::Ignore => {
                 assert!(

@@ -16,7 +16,7 @@ pub(super) fn render_detail(page: &mut TextPage, detail: &NameDetail, now: Momen
     let is_answered_by_kubedns =
         answers.any(|answer| answer.rcode.is_some() && !answer.from_arguments);
     let is_from_hosts = detail.answers.iter().any(|answer| answer.from_hosts);
-    // With a stub domain in dnsmasq, no pod receives the answers of kubedns.
+    // If dnsmasq does not ask kubedns for the name, no pod receives the answer of kubedns.
     let is_unasked = is_answered_by_kubedns
         && !is_from_hosts
         && !is_denied_by_dnsmasq(detail)
