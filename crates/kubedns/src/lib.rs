@@ -1,5 +1,5 @@
 //! kubedns: makes records from Kubernetes objects, publishes the records as snapshots, and serves
-//! them over DNS. Without Kubernetes, it serves zones of etcd alone.
+//! them over DNS. Without Kubernetes, kubedns takes the records from etcd.
 
 pub mod config;
 mod descriptors;

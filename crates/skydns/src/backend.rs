@@ -37,8 +37,7 @@ pub trait Backend: Send + Sync + 'static {
     fn keep(guard: Self::Guard) -> Arc<Self::View>;
 }
 
-/// Content of one zone at one point in time. No call blocks; a call for a plain name does not
-/// allocate.
+/// Content of one zone at one point in time. No call blocks.
 pub trait Records: Any + Send + Sync {
     /// Whether the first list of records is complete. Before that, queries for cluster names get
     /// REFUSED, and queries for names of further zones get SERVFAIL.
@@ -294,8 +293,9 @@ impl Zone {
     }
 
     /// Whether an external name (wire format, lower case) must not be forwarded. True for a
-    /// single-label name outside all stub domains (SkyDNS's ndots rule): such a name would leak
-    /// from a search list. With `forwards_all` all names are forwarded, as dnsmasq forwards them.
+    /// single-label name (SkyDNS's ndots rule) that is neither in a stub domain nor one of
+    /// [`own_names`](Self::own_names). With `forwards_all` all names are forwarded, as dnsmasq
+    /// forwards them.
     pub fn must_not_forward(&self, name: &[u8]) -> bool {
         labels(name).take(2).count() < 2
             && !self.forwards_all

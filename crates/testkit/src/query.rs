@@ -103,7 +103,7 @@ impl Query {
         };
         let mut wire = header.octets().to_vec();
 
-        // This function also encodes names that are too long for the crate `wire`.
+        // `to_wire` also encodes names that are too long for the crate `wire`.
         let name = name::to_wire(&self.name);
         wire.extend(name.unwrap_or_else(|error| panic!("{error}")));
         wire.extend(self.rtype.to_be_bytes());

@@ -171,10 +171,10 @@ async fn open_stream(
     let head = read_head(&mut stream).await?;
 
     let mut page = parse_page(&head)?;
-    // A page of any other status is an error, and its first line says why.
     if page.status == 200 {
         return Ok(Ok(StreamingPage(stream)));
     }
+    // The first line of the body says why the status is not 200.
     stream
         .take(MAX_ERROR_BODY)
         .read_to_end(&mut page.body)

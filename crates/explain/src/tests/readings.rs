@@ -6,7 +6,7 @@ use testkit::table;
 
 use super::cluster::{Cluster, mk_unready};
 
-/// Services named like their namespaces: one with a cluster IP, one headless.
+/// Two Services named like their namespaces, and another Service in each of these namespaces.
 fn namesakes() -> Cluster {
     let mut cluster = Cluster::new();
     for service in [

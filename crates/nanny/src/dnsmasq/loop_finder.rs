@@ -89,7 +89,7 @@ impl LoopMark {
     }
 }
 
-/// The requests of the loop detection to the router.
+/// The requests of the loop detection to the [`Router`](crate::router::Router).
 #[derive(Debug, Default)]
 pub(crate) struct LoopRequests {
     /// The number of reloads requested so far. At a reload, dnsmasq reads its servers again, and

@@ -43,7 +43,7 @@ const HANG: &str = "a hang: it did not answer its probes, and the nanny killed i
 const STOPPING: Duration = Duration::from_secs(3);
 /// A dnsmasq that does not report its start is assumed to be up after this time.
 const SURELY_UP: Duration = Duration::from_secs(3);
-/// The pause between two observations of an idle dnsmasq.
+/// The interval at which [`QuietMoments::observe`] is called.
 const OBSERVATION: Duration = Duration::from_secs(1);
 /// Limit of the user's own servers file, in bytes; a larger file is not read.
 const LARGEST_EXTRA: u64 = 1 << 20;
@@ -396,8 +396,8 @@ impl Supervisor {
     /// the servers file cannot be written, the servers become arguments.
     fn select_arguments(&mut self, is_first: bool) -> StartArguments {
         if self.plan.mode == EditMode::Restart {
-            // New arguments need a trial, except at the first start. So newer routes are not taken
-            // here: they stay due, and their trial follows the start.
+            // New arguments need a trial, except at the first start. So a restart does not take
+            // newer routes: they stay due, and their trial follows the restart.
             if is_first {
                 let newest = self.delivery.take_newest();
                 self.delivery.mark_in_force(newest);

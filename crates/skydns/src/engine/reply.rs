@@ -12,8 +12,8 @@ use crate::external_rules::{RuleAnswer, RuleKey};
 /// The part of the server that answers a query. Most metrics have the part as a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum System {
-    /// Names in our zones, refused queries, and queries that a rule of the configuration answers
-    /// before they are forwarded.
+    /// Names in our zones, refused queries, and queries that are not forwarded because a rule of
+    /// the configuration answers them.
     Auth,
     /// External names, forwarded to an upstream.
     Recursive,
@@ -50,11 +50,12 @@ pub struct Reply {
     pub truncated: bool,
     /// The [number](crate::FurtherZone::number) of the further zone that the name is in.
     pub zone: Option<u8>,
-    /// The reason for an answer that comes neither from our records nor from an upstream.
+    /// Set if a rule of the configuration gave the answer, or if the client has sent too many
+    /// queries.
     pub reason: Option<AnswerReason>,
 }
 
-/// The reason for an answer that comes neither from our records nor from an upstream.
+/// The reason for an answer: a rule of the configuration, or too many queries of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerReason {
     /// A rule of the configuration, for the name itself or for the target of its alias.

@@ -153,7 +153,8 @@ async fn rule_key_is_in_tap_extended_error_and_metric() {
         assert_eq!(named, key, "{row}: {texts:?}");
 
         let record = watch.next_record().await;
-        // Only keys of rules have upper-case letters; other reasons are words such as `cache`.
+        // Only keys of rules have upper-case letters; the other values of `by` are words such as
+        // `cache`.
         let is_rule = record.by.contains(char::is_uppercase);
         assert_eq!(if is_rule { record.by } else { "-" }, key, "{row}");
         *counts.entry(key).or_default() += 1.0;
