@@ -148,7 +148,7 @@ impl RecordOptions {
         }
     }
 
-    /// Builds only the reverse records that [`build`](Self::build) also returns.
+    /// Builds the same reverse records as [`build`](Self::build), and nothing else.
     pub fn pointers(
         &self,
         service: &Service,
@@ -222,8 +222,9 @@ impl RecordOptions {
         records
     }
 
-    /// The endpoints that the clients of this server should use: the endpoints with a hint for the
-    /// server's node, or enough endpoints that serve the preferred zone, or else all endpoints.
+    /// The endpoints that the clients of this server should use: those with a hint for the server's
+    /// node, if there are any; else those that serve the preferred zone, if there are enough; else
+    /// all.
     fn preference_among(&self, groups: &[EndpointGroup<'_>]) -> Preference<'_> {
         if let Some(node) = &self.preferred_node
             && node::has_hint_for_node(node, groups)

@@ -246,8 +246,8 @@ async fn print_ranking(authority: &str, json: bool) -> Result<(), CommandError> 
         return Err(status_error(authority, page));
     }
 
-    // The reply of a kube-dns of another version is an error, also with --json, which prints the
-    // reply unchanged.
+    // A reply that is not a ranking is an error. With `--json`, the reply is parsed only for this
+    // check, and is printed unchanged.
     let ranking: RankingDocument =
         serde_json::from_slice(&page.body).map_err(|error| foreign_reply(authority, error))?;
     let text = if json {

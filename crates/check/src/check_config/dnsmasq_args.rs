@@ -36,7 +36,7 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
     (
         &["rebind-localhost-ok"],
         Missing(
-            "rebindProtection also rejects 127.0.0.0/8, unless the domain is in its field \"except\"",
+            "the key rebindProtection also rejects addresses in 127.0.0.0/8; its field \"except\" lists the domains that may have them",
         ),
     ),
     (
