@@ -21,8 +21,8 @@ const ASKED: usize = 8;
 /// existing keys. All answers with these records can be parsed.
 ///
 /// A line of the input that begins with `{` is a message of a watch. Any other line is one change:
-/// `P` sets a key, `L` sets a key with a lease, `D` deletes a key. The letter is followed by the key
-/// without the zone's prefix. The value follows after a blank.
+/// `P` sets a key, `L` sets a key with a lease, `D` deletes a key. The letter is followed by the
+/// key without the zone's prefix. The value follows after a blank.
 pub fn etcd_zone(input: &[u8]) {
     let keys = ZoneKeys::new("/skydns", &example::name("skydns.test."));
     let (mut tree, mut known) = (MessageTree::default(), BTreeMap::new());

@@ -98,8 +98,8 @@ impl StatusRecord {
         status.loops = self.loops.all();
     }
 
-    /// Sets the loops that the nanny's probes found. Returns the servers for which dnsmasq disagrees
-    /// with the probes.
+    /// Sets the loops that the nanny's probes found. Returns the servers for which dnsmasq
+    /// disagrees with the probes.
     pub(crate) fn set_probed_loops(&mut self, servers: &BTreeSet<Nameserver>) -> BTreeSet<String> {
         self.loops.probed = servers.iter().map(ToString::to_string).collect();
         self.document.routes.loops = self.loops.all();
