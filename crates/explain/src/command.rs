@@ -46,11 +46,11 @@ pub struct Options {
 /// Failure to get an explanation; the message is one line.
 #[derive(Debug, thiserror::Error)]
 enum ExplainCommandError {
-    #[error("cannot ask {0}: {1}; is kubedns running there, with this --healthz-port?")]
+    #[error("cannot ask {0}: {1}; is kubedns running there, and is this port its --healthz-port?")]
     Get(String, GetError),
     #[error("{0} does not answer within {TIMEOUT:?}")]
     Slow(String),
-    #[error("{0} answers more than {MAX_SIZE} bytes")]
+    #[error("{0} sends a response of more than {MAX_SIZE} bytes")]
     Large(String),
     #[error("{0} answers: {1}")]
     Status(String, String),

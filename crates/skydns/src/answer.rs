@@ -168,8 +168,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
             rtype::A => self.write_addresses(path, AddressFamilies::V4),
             rtype::AAAA => self.write_addresses(path, AddressFamilies::V6),
             rtype::SRV => self.write_targets(path, TargetType::Service),
-            // The cluster has no mail exchanges and no texts, so only further zones have MX and TXT
-            // records.
+            // Unlike the cluster's objects, further zones (such as zones from etcd) may have MX and
+            // TXT records.
             rtype::MX if is_further => self.write_targets(path, TargetType::MailExchange),
             rtype::TXT if is_further => self.write_texts(path),
             rtype::NS if !self.is_whole_zone() => AnswerStatus::Empty,

@@ -76,7 +76,7 @@ fn other_responses_are_one_line() {
         (Err(GetError::Slow(TIMEOUT)), "does not answer within 10s"),
         (
             Err(GetError::Large(MAX_SIZE)),
-            "answers more than 4194304 bytes",
+            "sends a response of more than 4194304 bytes",
         ),
     ] {
         assert_eq!(body_or_line(reply), Err(format!("http://a:1 {line}")));

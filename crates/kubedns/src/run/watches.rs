@@ -70,10 +70,12 @@ impl ApiServerWatches {
             feeds.start_at_once("watching the node of this pod", |stop| feed.run(stop));
         }
 
-        // These kinds are always needed.
+        // Services and endpoints are always needed.
         self.start_services(&mut feeds, options, scope);
         let endpoints = self.endpoints_feed(options, scope);
         feeds.start_in_turn("watching endpoints", |stop| endpoints.run(stop));
+
+        // Nodes are watched only while federations are configured.
         let nodes = self.nodes_feed();
         feeds.start_at_once("watching nodes", |stop| nodes.run(stop));
     }

@@ -291,7 +291,7 @@ fn is_refusal(reply: &UpstreamReply) -> bool {
     matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED)
 }
 
-/// Queries one upstream until `until` and records the outcome.
+/// Queries one upstream and records the outcome. `until` is the deadline.
 async fn run_attempt(
     state: Arc<ForwarderState>,
     query: InFlightKey,

@@ -50,7 +50,8 @@ impl TsigRefusal {
         }
     }
 
-    /// Appends the error response to `message`, whose question ends at `question_end`.
+    /// Appends the error response to `out`. `message` is the query, whose question ends at
+    /// `question_end`.
     pub(crate) fn append_response(&self, message: &[u8], question_end: usize, out: &mut Vec<u8>) {
         let start = out.len();
         let error = ErrorResponse {
@@ -358,7 +359,8 @@ impl TsigSession {
 }
 
 impl ResponseSigner {
-    /// A signer for the response to `query`, whose signature was checked in `session`.
+    /// A signer for the response to `query`. `session` comes from the check of the query's
+    /// signature.
     pub(crate) fn new(session: TsigSession, query: &Query<'_>) -> Self {
         let head = query
             .message

@@ -9,10 +9,11 @@ const POD: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// A client that is not a pod.
 const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// The answer that a pod must get. `status` and `completed` are the answer to the same query below
-/// the search suffix. For a pod, the owner is the name in the first search domain. If the owner
-/// exists, the answer has no CNAME record. If no name of the search list exists, the answer has
-/// only the SOA record of the cluster.
+/// The answer that a pod must get. `name`, `status` and `completed` come from a test case in
+/// `search.rs`, which queries the name below the search suffix. A pod queries the name below its
+/// first search domain, so the owner of the records is different. If the queried name exists, the
+/// answer has no CNAME record. If no name of the search list exists, the answer has only the SOA
+/// record of the cluster.
 fn expected(name: &str, status: &str, completed: &[&str]) -> Vec<String> {
     let first = format!("{name}.apps.svc.cluster.local.");
     let records: Vec<String> = match completed {

@@ -39,7 +39,7 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
         "autopath",
         Nothing,
         Different(
-            "the plugin autopath needs the setting pods verified, with which CoreDNS watches all pods",
+            "the plugin autopath needs \"pods verified\" in the plugin kubernetes, so CoreDNS watches all pods",
         ),
     ),
     ("cache-size", Value, Line),
