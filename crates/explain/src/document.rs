@@ -236,7 +236,7 @@ pub(crate) struct TypeAnswer {
     pub(crate) rule: Option<String>,
     /// Whether dnsmasq answers from the pod's /etc/hosts without forwarding the query.
     pub(crate) from_hosts: bool,
-    /// Whether dnsmasq answers with an address in its arguments.
+    /// Whether the answer is an address that the arguments of dnsmasq set for the name.
     #[serde(default)]
     pub(crate) from_arguments: bool,
 }
@@ -305,7 +305,7 @@ pub(crate) struct ShownEndpoints {
     pub(crate) not_ready: usize,
     pub(crate) ready_addresses: Vec<ShownAddress>,
     pub(crate) not_ready_addresses: Vec<ShownAddress>,
-    /// The ports of the endpoints; a Service may map its own ports to others.
+    /// The ports of the endpoints, which may differ from the ports of the Service.
     pub(crate) ports: Vec<ShownPort>,
     /// Whether the control plane truncated the Endpoints object to 1000 addresses.
     pub(crate) over_capacity: bool,

@@ -54,7 +54,7 @@ impl NameReading {
             }
             NameKind::Namespace {
                 namespace: Some(label),
-            } => Self::with_slip(&[label], "the namespace is missing"),
+            } => Self::with_slip(&[label], "the given name has no namespace"),
             NameKind::Formless => Self::interpret_formless(candidate),
             NameKind::External => Self::interpret_external(candidate, domain),
             _ => None,
@@ -66,12 +66,12 @@ impl NameReading {
         let labels: Vec<&String> = candidate.path.iter().flatten().rev().collect();
         match labels.last()?.as_str() {
             "svc" | "pod" | "dns" => None,
-            _ if labels.len() == 1 => Self::with_slip(&labels, "the namespace is missing"),
-            _ => Self::with_slip(&labels, "the label svc is missing"),
+            _ if labels.len() == 1 => Self::with_slip(&labels, "the given name has no namespace"),
+            _ => Self::with_slip(&labels, "the given name has no label svc"),
         }
     }
 
-    /// Interprets an external name: `SERVICE.NAMESPACE`, or with `svc` and another domain after it.
+    /// Interprets an external name, such as `web.apps` or `web.apps.svc.other.example`.
     fn interpret_external(candidate: &NameCandidate, domain: &Name) -> Option<Self> {
         let labels = candidate.name.to_lowercase().labels();
         let svc = labels.iter().position(|label| label == "svc");
@@ -173,16 +173,17 @@ impl SimilarNames {
         }
         let names = join_first(&self.without_records, MAX_REMARKED);
         let text = format!(
-            "similar Services exist, but their names have no records now (kube-dns explain says \
-             why): {names}"
+            "similar Services exist, but their names have no records now (kube-dns explain \
+             NAME says why): {names}"
         );
         Some(CodedNote::new("similar_without_records", text))
     }
 }
 
-/// Suggests existing names, the most similar first. `explained` is the candidate in the detail of
-/// the explanation. If its Service exists, there are suggestions only for a missing member.
-/// Readings with that Service are skipped.
+/// Suggests existing names, the most similar first. `explained` is the candidate that the
+/// explanation describes in detail. If the Service of this candidate exists, names are suggested
+/// only if the candidate denotes a missing member of the Service. Readings with this Service are
+/// then skipped.
 pub(crate) fn suggest_names(
     evidence: Evidence<'_>,
     readings: &[NameReading],
