@@ -5,8 +5,8 @@
 //! ([`kubedns`]) and the servers for comparison ([`peers`]) are separate processes. Their CPU time
 //! and memory come from the operating system, and dnsperf is the client ([`load`]). Each
 //! [`scenario`] answers one question; [`report`] shows and stores the results. If
-//! `BENCH_KUBECONFIG` names a real API server ([`real`]), the cost for that server is measured,
-//! too.
+//! `BENCH_KUBECONFIG` names a real API server ([`real`]), the load that kubedns puts on that server
+//! is measured, too.
 //!
 //! Absolute times depend on the machine and its load. The important results are the ratios to a
 //! plain UDP echo server ([`echo`]), which is measured in the same rounds as the other servers.

@@ -1,4 +1,5 @@
-//! Counts the queries and their outcomes by path, and decides which failures are excused.
+//! Counts the queries and their outcomes by path, and decides which failures are excused. Queries
+//! on the same path, such as `cluster` or `outside`, pass through the same servers.
 
 use std::collections::BTreeMap;
 

@@ -44,8 +44,8 @@ pub fn load_snapshot(
 ///
 /// # Errors
 ///
-/// [`io::Error`] if writing or renaming fails, and then the old file is kept, or if the directory
-/// cannot be flushed.
+/// [`io::Error`] if the directory cannot be created or flushed, or if the new file cannot be
+/// written or renamed. If writing or renaming fails, the old file is kept.
 pub fn store_snapshot(directory: &Path, content: &[u8]) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
     daemon::files::replace_file(&directory.join(FILE_NAME), |file| {

@@ -145,7 +145,8 @@ impl NannySetup {
         (self.flag(format!("-statusAddr={address}")), address)
     }
 
-    /// Runs the nanny through another program with these arguments.
+    /// Puts these words before the command line of the nanny, so that another program starts the
+    /// nanny.
     pub(crate) fn run_by(mut self, words: &[&str]) -> Self {
         self.runner = words.iter().map(|word| (*word).to_owned()).collect();
         self

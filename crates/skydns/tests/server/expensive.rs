@@ -108,8 +108,8 @@ async fn udp_flood_does_not_delay_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flood_is_answered_completely() {
     let (server, _) = server_with_expensive_name();
-    // The flood has more queries than may wait for one host. The answers still fit into the
-    // client's receive buffer.
+    // The flood has more queries than the queue accepts from one host. The answers still fit into
+    // the client's receive buffer.
     let sent = 280;
     let flood = flood_over_udp(server.address, sent).await;
     let mut good = 0_u16;
@@ -160,8 +160,8 @@ async fn expensive_query_of_other_host_has_turn() {
         .expect("the server stops in time");
 }
 
-/// If the lookup of a name that the search list gives is expensive, this lookup needs a place in
-/// the bounded queue, as any other expensive query does.
+/// The search list of a query may contain an expensive name. The query then needs a place in the
+/// queue, and gets SERVFAIL if the queue is full.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn searched_name_needs_place_in_queue() {
     // Maximum number of expensive queries of one host that may wait.

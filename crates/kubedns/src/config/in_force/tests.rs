@@ -67,7 +67,7 @@ const CASES: &[Case] = &[
         ..CASE
     },
     Case {
-        name: "before the ConfigMap is read, external names have no upstream",
+        name: "withheld: before the ConfigMap is read, external names have no upstream",
         flags: &[NAMESERVERS],
         resolv_conf: RESOLV_CONF,
         knowledge: ConfigKnowledge::Withheld,
@@ -75,7 +75,7 @@ const CASES: &[Case] = &[
         ..CASE
     },
     Case {
-        name: "before the ConfigMap is read, the defaults are assumed",
+        name: "assumed: before the ConfigMap is read, the defaults are in force",
         flags: &[NAMESERVERS],
         knowledge: ConfigKnowledge::Assumed,
         expected: &["not known", ". -> 192.0.2.2:53"],

@@ -1,4 +1,4 @@
-//! Compares the path in explanations with the behaviour of a real dnsmasq.
+//! Compares what explanations say about dnsmasq with the behaviour of a real dnsmasq.
 
 use std::path::Path;
 use std::time::Duration;
