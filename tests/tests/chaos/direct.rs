@@ -109,7 +109,7 @@ async fn new_service_answers_at_once() {
         (
             "host-1.outside.test.",
             format!(
-                "path       pods ask kubedns itself (port 53), which asks 127.0.0.1:{}",
+                "path       pods ask kubedns itself (port 53), and kubedns asks 127.0.0.1:{}",
                 rig.pod.ports.dnsmasq
             ),
         ),

@@ -92,7 +92,7 @@ fn path_of_denied_name_ends_at_kubedns() {
         };
         assert_eq!(line("x.ads.test."), path);
         let beyond = line("www.outside.test.");
-        assert!(beyond.contains(", which asks "), "{beyond}");
+        assert!(beyond.contains(", and kubedns asks "), "{beyond}");
     }
 }
 

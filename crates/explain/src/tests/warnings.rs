@@ -225,11 +225,11 @@ fn direct_topology_bypasses_dnsmasq() {
     cluster.topology = DnsmasqTopology::Direct;
     for (words, beyond) in [
         (WEB, ""),
-        ("www.example.com. A", ", which asks 192.0.2.53:53"),
-        ("www.acme.test. A", ", which asks 192.0.2.7:53"),
+        ("www.example.com. A", ", and kubedns asks 192.0.2.53:53"),
+        ("www.acme.test. A", ", and kubedns asks 192.0.2.7:53"),
         (
             "10.244.1.20",
-            ", which asks 192.0.2.53:53 for unknown addresses",
+            ", and kubedns asks 192.0.2.53:53 for unknown addresses",
         ),
     ] {
         let text = cluster.text(words);
@@ -251,12 +251,15 @@ fn cache_topology_sends_all_to_kubedns() {
         ),
         (
             "10.96.0.12",
-            "in-addr.arpa, which asks 192.0.2.53:53 for unknown addresses; dnsmasq caches the answer for up to 30 s",
+            "in-addr.arpa, and kubedns asks 192.0.2.53:53 for unknown addresses; dnsmasq caches the answer for up to 30 s",
         ),
-        ("www.example.com. A", "all names, which asks 192.0.2.53:53"),
+        (
+            "www.example.com. A",
+            "all names, and kubedns asks 192.0.2.53:53",
+        ),
         (
             "www.acme.test. A",
-            "all names, which asks 192.0.2.7:53 of the stub domain acme.test",
+            "all names, and kubedns asks 192.0.2.7:53 of the stub domain acme.test",
         ),
     ] {
         let text = cluster.text(words);

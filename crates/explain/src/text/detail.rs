@@ -265,7 +265,7 @@ fn path_text(detail: &NameDetail) -> String {
         }
         // Without dnsmasq in front, these are the servers that kubedns asks.
         DnsmasqAsks::NotInFront => {
-            format!("pods ask kubedns itself (port 53), which asks {servers}")
+            format!("pods ask kubedns itself (port 53), and kubedns asks {servers}")
         }
     };
     path + &counting
@@ -307,14 +307,17 @@ fn beyond_kubedns_text(detail: &NameDetail) -> String {
     match &detail.route {
         _ if is_decided_by_rules(detail) => String::new(),
         NameRoute::Reverse { servers, .. } if !servers.is_empty() => {
-            format!(", which asks {} for unknown addresses", join(servers))
+            format!(", and kubedns asks {} for unknown addresses", join(servers))
         }
         NameRoute::Upstreams { servers } if !servers.is_empty() => {
-            format!(", which asks {}", join(servers))
+            format!(", and kubedns asks {}", join(servers))
         }
         NameRoute::StubDomain { domain, servers } if !servers.is_empty() => {
             let domain = without_dot(domain);
-            format!(", which asks {} of the stub domain {domain}", join(servers))
+            format!(
+                ", and kubedns asks {} of the stub domain {domain}",
+                join(servers)
+            )
         }
         _ => String::new(),
     }
