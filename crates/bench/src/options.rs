@@ -70,7 +70,7 @@ pub enum Scenario {
     Start,
     /// CPU time per query, compared with a UDP echo server and other servers
     Cost,
-    /// Time from a change at the API server to the answer
+    /// Time from a change at the API server to the first answer that shows the change
     Change,
     /// CPU time and latency while a large headless Service changes, and while many Deployments are
     /// updated
@@ -79,15 +79,15 @@ pub enum Scenario {
     Outside,
     /// CPU time per query for an external name, compared with dnsmasq, Unbound and CoreDNS
     Forwarded,
-    /// Time from a change to the answer, and latency of forwarded queries, while clients read
-    /// /explain and /cache
+    /// Time from a change to the first answer that shows the change, and latency of forwarded
+    /// queries, while clients read /explain and /cache
     Pages,
     /// Time to the first answer, and memory, with the large cluster
     Large,
     /// Cost that kubedns causes on the API server of `BENCH_KUBECONFIG`, if given
     Real,
     /// Cost that many kubedns instances cause on the API server of `BENCH_KUBECONFIG`, if given,
-    /// and the time from a change to the answer of each instance
+    /// and the time from a change until an instance answers with the change
     Fleet,
 }
 

@@ -126,7 +126,7 @@ impl ConfigKey {
                  separated by commas), rate, seconds and until"
             }
             Self::RebindProtection => {
-                "a JSON object, which may have the field except, a list of domains that may have \
+                "a JSON object, which may have the field \"except\": a list of domains that may have \
                  private addresses"
             }
             Self::StubDomains => {

@@ -397,12 +397,9 @@ fn select_messages(all: Vec<&StoredMessage>) -> Vec<&StoredMessage> {
     without_repeated_aliases(selected)
 }
 
-/// Selects messages by group, in the same steps as SkyDNS. The message of the first key sets the
-/// group of the answer. The other messages follow in the order of their keys. If the key of a
-/// message is shorter than the key that set the group, the message sets the group anew; if this
-/// message has no group, the search for the group ends instead. Messages of other groups are
-/// dropped. No message is dropped if the answer has no group, or if a key as long as the one that
-/// set the group has another group.
+/// Selects messages by group, in the same steps as SkyDNS. The messages are in the order of their
+/// keys. The first message sets the group of the answer. A later message with a shorter key sets
+/// the group anew. Then messages of other groups are dropped. Messages without a group are kept.
 fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
     let Some(first) = all.first() else {
         return Vec::new();
@@ -411,7 +408,7 @@ fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
     let mut depth = first.depth();
     for stored in all {
         if stored.depth() < depth {
-            // As in SkyDNS, a shorter key without a group ends the search.
+            // As in SkyDNS, no message after this one can set the group.
             if stored.message.group.is_empty() {
                 break;
             }

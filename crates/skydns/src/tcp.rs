@@ -28,7 +28,8 @@ const MAX_OF_HOST: usize = MAX_CONNECTIONS / 2;
 /// Maximum number of queries on one connection that wait for an answer. Further queries are not
 /// read until one is answered.
 const MAX_IN_FLIGHT: usize = 64;
-/// Maximum number of expensive queries on one connection. Further queries are not read until one is
+/// Maximum number of expensive queries on one connection. An expensive query takes milliseconds,
+/// for example because of a wildcard. Further queries are not read until one expensive query is
 /// answered.
 const MAX_EXPENSIVE: usize = 2;
 /// Time for which a connection answers queries before it yields to other connections.
@@ -52,8 +53,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// shorter. If queries of 64 KiB were allowed, [`MAX_CONNECTIONS`] connections could need more
 /// memory than a small pod has.
 const MAX_QUERY: usize = 4096;
-/// Number of octets that are read at once. Answers are sent when they have more than this number of
-/// octets.
+/// Number of octets that are read at once. If the collected answers have more octets, they are sent
+/// before the next query is answered.
 const READ_SIZE: usize = 2048;
 
 /// The TCP listener, and the resolver that answers the queries.

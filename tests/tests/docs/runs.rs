@@ -74,13 +74,13 @@ const ELSEWHERE: &str = "
     docs/troubleshooting.md      | tap --rcode=SERVFAIL          | needs upstreams that fail
     docs/troubleshooting.md      | hello.default                 | tests/tests/e2e.rs::guide_commands_work_when_pasted
     docs/queries.md              | create clusterrole            | needs an API server with RBAC
-    docs/troubleshooting.md      | kubedns_forward_(tls          | needs an upstream over TLS; crates/kubedns/tests has one
+    docs/troubleshooting.md      | kubedns_forward_(tls          | needs an upstream over TLS
 ";
 
 /// The commands whose output depends on a state that the test pod does not have. Only the presence
 /// of some output is checked. Each row has a page, a part of the command, and the state.
 const OTHER_STATE: &str = "
-    docs/troubleshooting.md | check cluster    | a server of dnsmasq that is slow
+    docs/troubleshooting.md | check cluster    | an upstream of dnsmasq that is slow
     docs/troubleshooting.md | 8081/readiness   | before the first lists
     docs/troubleshooting.md | kubedns_forward_ | an upstream that is silent
     docs/troubleshooting.md | watch_connected  | no watch of Endpoints
@@ -273,8 +273,8 @@ async fn ask_in_vain(ports: Ports) {
     }
 }
 
-/// Starts a pod for the commands of a page. For docs/troubleshooting.md a server of dnsmasq does
-/// not answer, and for docs/queries.md dnsmasq logs queries.
+/// Starts a pod for the commands of a page. For docs/troubleshooting.md, the upstream of the domain
+/// corp.test does not answer. For docs/queries.md, dnsmasq logs queries.
 async fn pod(page: &str) -> Pod {
     let dead = format!(
         "--dnsmasq-arg=--server=/corp.test/127.0.0.1#{}",

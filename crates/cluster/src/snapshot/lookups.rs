@@ -213,7 +213,8 @@ impl Snapshot {
         }
     }
 
-    /// Visits the entries at the labels `below` of each Service that matches namespace and name.
+    /// For each Service that matches namespace and name, visits the entries that match the labels
+    /// `below`.
     fn find_services<'v>(
         &'v self,
         [namespace, name]: [&str; 2],

@@ -17,7 +17,7 @@ pub(super) struct HttpServers {
 }
 
 impl HttpServers {
-    /// Binds the ports. `pages` are the pages of the status port, for the log.
+    /// Binds the ports. The log shows `pages`, the paths of the pages on the status port.
     pub(super) async fn bind(
         options: &Options,
         exposition: &Exposition,

@@ -43,7 +43,7 @@ pub(super) struct ServerInputs<B> {
     pub(super) transfer_to: Option<TransferTo>,
     pub(super) feed: ConfigFeed,
     pub(super) config_metrics: Arc<ConfigMetrics>,
-    /// The pages of the status port, for the log.
+    /// The paths of the pages on the status port, as the log shows them.
     pub(super) pages: &'static str,
 }
 

@@ -1,5 +1,5 @@
-//! Queries in flight. Identical queries are sent once. The number of queries is limited, in total
-//! and for each client.
+//! Queries in flight. Identical queries are sent once. The number of queries is limited in total,
+//! for each client, and for each route. A route is a list of upstreams.
 //!
 //! A separate task sends the query of the first caller. Callers who joined that query still get
 //! their reply if the first caller goes away.
@@ -20,7 +20,7 @@ use crate::client_shares::{ClientShare, ClientShares};
 /// Result for all callers of a query.
 pub(super) type ForwardOutcome = Result<Arc<UpstreamReply>, ForwardError>;
 
-/// A query in flight, which all clients with the same key share.
+/// Key of a query in flight. All callers whose queries have the same key share the query in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct InFlightKey {
     pub(super) key: Arc<QueryKey>,
