@@ -42,7 +42,7 @@ const ZONES: [&str; 6] = [
     "sky.test",
     "b.svc.cluster.local",
 ];
-/// Stub domains that come and go; some are below zones.
+/// Stub domains that come and go. Each is below one of [`ZONES`].
 const STUBS: [&str; 3] = ["y.a.svc.cluster.local", "stub.sky.test", "b.k8s.example"];
 /// Own names (hosts and aliases of the configuration) that come and go.
 const OWN: [&str; 7] = [

@@ -68,8 +68,8 @@ struct AliasWalk<'o> {
     /// The set is hashed because an upstream decides the number of records.
     written: IndexSet<&'o ExternalRecord>,
     names: NameOffsets,
-    /// Names without addresses, in lower case. Each name is searched once, even if many aliases
-    /// point to it.
+    /// Names without addresses, in lower case. Without this map, such a name would be followed once
+    /// for each alias that points to it.
     dead_ends: HashMap<Name, DeadEnd>,
 }
 
@@ -108,7 +108,7 @@ impl AliasWalk<'_> {
 
     /// The known result of a name without addresses. The result holds for chains that are at least
     /// as long as the chain with which it was found. A shorter chain reaches the limit later, so the
-    /// name is searched again.
+    /// name is followed again.
     fn dead_end(&self, name: &Name) -> Option<ChaseResult> {
         let known = self.dead_ends.get(&name.to_lowercase())?;
         (self.chain.len() >= known.chain_length).then_some(known.result)

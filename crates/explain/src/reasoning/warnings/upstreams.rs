@@ -33,7 +33,7 @@ pub(crate) fn warn_of_upstreams(
 /// A name that is forwarded, and its servers.
 struct ForwardedName {
     name: String,
-    /// The stub domain of the route; `None` for external names.
+    /// The stub domain that contains the name; `None` if no stub domain contains the name.
     domain: Option<Name>,
     /// The servers in use.
     servers: Vec<String>,
