@@ -16,7 +16,7 @@ use crate::zone::{OUTSIDE, Server, ZoneFile, find_program};
 /// Number of names that fit in the cache of kubedns, and in the large cache of dnsmasq.
 pub(crate) const CACHED_NAMES: usize = 10_000;
 
-/// A name that every forwarder has to answer.
+/// The name in the first query. A forwarder has started when it answers this query.
 const FIRST_NAME: &str = "first";
 
 /// Starts the upstream; `None` if NSD is not installed.

@@ -47,7 +47,8 @@ pub(crate) fn warn_of_state(
             .is_some_and(|endpoints| endpoints.over_capacity);
         if is_over_capacity {
             let text = format!(
-                "the control plane left addresses out of Endpoints {key}: there are more than 1000"
+                "the control plane left addresses out of Endpoints {key}: there are more than \
+                 1000 addresses"
             );
             warnings.push(CodedNote::new("over_capacity", text));
         }
