@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 )]
 pub struct OneOrMany<T>(ListElements<T>);
 
-// A single element is always `One`, never `Other`. Otherwise equal lists could differ in the
-// derived `PartialEq`.
+// A single element is always `One`. The derived `PartialEq` would treat an `Other` with the same
+// element as a different list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ListElements<T> {
     One(T),

@@ -1,5 +1,5 @@
-//! Goals, and the results that miss a goal. Goals for wall-clock time are shown but not enforced,
-//! because such times depend on the load of the machine.
+//! Goals, and the results that miss a goal. Goals in seconds or milliseconds of wall-clock time are
+//! shown but not enforced, because such times depend on the load of the machine.
 
 use crate::forwarders::LARGE_CACHE;
 
@@ -145,7 +145,7 @@ impl Pages {
             .map(|row| {
                 let multiple = row.change.p50 / idle.change.p50;
                 format!(
-                    "with {}, changes take {multiple:.1} times as long, more than {READ}",
+                    "with {}, the p50 of changes is {multiple:.1} times the p50 without readers, more than {READ}",
                     row.title
                 )
             })

@@ -96,8 +96,8 @@ impl<B: Backend> BoundServer<B> {
             domains: inputs.cluster_domains,
             ..ConfigFlags::new(&options, &dns.zone, dns.server.local_addr())
         };
-        // The configuration leaves out the servers in the loops that were found, and the loop
-        // finder probes the servers of the configuration. So this channel is made before both.
+        // The loop finder probes the servers of the configuration. Through `loops`, the finder
+        // tells the configuration which servers to leave out.
         let loops = watch::Sender::default();
         let configuration = Configuration::open(
             &options,

@@ -33,9 +33,8 @@ const FIXES: [(DnsmasqRelease, &str); 5] = [
     ),
 ];
 
-/// The prefix of the package versions of Debian 12, and the lowest number after this prefix with
-/// which a package contains all [`FIXES`]. The dnsmasq of such a package still prints 2.90 as its
-/// version.
+/// The prefix of Debian 12's package versions, and the number that follows this prefix in the first
+/// package with all [`FIXES`]. dnsmasq from that package still prints 2.90 as its version.
 const DEBIAN_12: (&str, u32) = ("2.90-4~deb12u", 2);
 const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 /// The largest dpkg status file that is read, in bytes.

@@ -41,8 +41,9 @@ impl Client {
         }
     }
 
-    /// The time since the first query without a usable answer, if no later query has had a usable
-    /// answer. A query that is lost or gets SERVFAIL or REFUSED has no usable answer.
+    /// The duration of the outage in progress; zero without an outage. An outage begins with a
+    /// query that gets no answer, or an RCODE other than NOERROR and NXDOMAIN. The next answer with
+    /// NOERROR or NXDOMAIN ends the outage.
     pub(super) fn outage(&self) -> Duration {
         let since = self.outage.lock().since;
         since.map_or(Duration::ZERO, |since| since.elapsed())
