@@ -155,7 +155,6 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
 
     /// Writes the records of the query type at a path of the zone. The path of the apex is empty.
     fn write_path(&mut self, path: &[&str]) -> AnswerStatus {
-        // These names always exist, even if the tree does not contain them.
         if let Some(status) = self.write_well_known(path) {
             return status;
         }

@@ -233,8 +233,9 @@ async fn sole_server_with_snapshot_is_ready() {
     kubedns.stop().await;
 }
 
-/// The test really waits for ten seconds, because it cannot change the clock of the parent process.
-/// The parent starts a child again only if the child has run for ten seconds.
+/// With `--restart-after-crash`, kubedns runs as two processes: a parent, and a child that answers
+/// queries. The parent starts a child again only if the child has run for ten seconds. The parent
+/// uses the real clock, so the test really waits for ten seconds.
 #[tokio::test]
 async fn crashed_or_hung_kubedns_serves_its_snapshot_at_once() {
     let (cluster, directory) = (with_web(), tempfile::tempdir().unwrap());
@@ -243,7 +244,7 @@ async fn crashed_or_hung_kubedns_serves_its_snapshot_at_once() {
     Kubedns::ready(&cluster, &flags).await.stop().await;
     cluster.faults.down();
 
-    // SIGSTOP makes kubedns hang, and its parent then kills it.
+    // SIGSTOP makes the child hang. The parent then kills the child.
     let started = || Kubedns::start(&cluster, &flags);
     let (crashed, hung) = tokio::join!(
         restart_after(Signal::SIGKILL, started().await),
@@ -258,7 +259,8 @@ async fn crashed_or_hung_kubedns_serves_its_snapshot_at_once() {
     assert!(hangs(&hung), "{:#?}", hung.process.stderr());
 }
 
-/// Sends `signal` to a kubedns that has run for ten seconds, and checks that it is started again.
+/// Sends `signal` to a child that has run for ten seconds, and checks that the parent starts it
+/// again.
 async fn restart_after(signal: Signal, mut kubedns: Kubedns) -> Kubedns {
     assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
     let restarts = "kubedns_restarts_after_crash_total";
@@ -295,8 +297,7 @@ async fn killed_parent_takes_kubedns_with_it() {
     .await;
 }
 
-/// Sends a signal to the child process that answers queries. kubedns with `--restart-after-crash`
-/// is its parent.
+/// Sends a signal to the child process of a kubedns with `--restart-after-crash`.
 fn signal_child(kubedns: &Kubedns, signal: Signal) {
     let parent = kubedns.process.id();
     let children = format!("/proc/{parent}/task/{parent}/children");
