@@ -36,7 +36,7 @@ pub(crate) struct IdleUpstreams {
 }
 
 impl IdleUpstreams {
-    /// Creates a task that probes the upstreams in use after `period` without a usable answer.
+    /// Creates a task that probes each upstream in use that has given no usable answer for `period`.
     /// `probe_name` is an external name.
     pub(crate) fn new(
         forwarder: &Arc<Forwarder>,

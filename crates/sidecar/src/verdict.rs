@@ -147,9 +147,12 @@ fn records_fault(kubedns: &KubednsReport) -> Option<PodFault> {
         ),
         (Some(false), _, Some(true)) => (
             FindingKind::NotSynced,
-            "kubedns refuses cluster names: its first lists are incomplete",
+            "kubedns refuses cluster names: its first lists from the API server are incomplete",
         ),
-        (Some(false), ..) => (FindingKind::Starting, "kubedns waits for its first lists"),
+        (Some(false), ..) => (
+            FindingKind::Starting,
+            "kubedns waits for its first lists from the API server",
+        ),
         _ if !kubedns.is_watching() => (
             FindingKind::ApiServerLost,
             "kubedns does not see changes of the cluster: no watch is open",

@@ -36,7 +36,7 @@ use crate::report::{Report, RestartReason};
 use crate::state_dir::StateDir;
 
 /// The text for the end of a dnsmasq that the kernel killed.
-const MEMORY_LIMIT: &str = "the memory limit of the container: killed by SIGKILL of the kernel";
+const MEMORY_LIMIT: &str = "the memory limit of the container: killed by SIGKILL from the kernel";
 /// The text for the end of a dnsmasq that hung.
 const HANG: &str = "a hang: it did not answer its probes, and the nanny killed it";
 /// The longest wait for the end of dnsmasq after SIGTERM.
@@ -285,7 +285,7 @@ impl Supervisor {
             LogEvent::Started => self.mark_up(instance),
             LogEvent::Loop(server) => self.report.add_loop(*server),
             LogEvent::OwnAddress(ip) => {
-                warn!(%ip, "dnsmasq ignores a server: the address is its own");
+                warn!(%ip, "dnsmasq ignores a server: dnsmasq itself listens on this address");
             }
             LogEvent::TooManyQueries => self.report.count_too_many_queries(),
         }
@@ -325,8 +325,8 @@ impl Supervisor {
         }
     }
 
-    /// Returns whether dnsmasq accepts the arguments of the trial, so that it has to be restarted
-    /// with them.
+    /// Returns whether dnsmasq accepts the arguments of the trial. If so, the caller has to restart
+    /// dnsmasq with these arguments.
     fn accept_trial(&mut self, trial: ArgumentTrial) -> bool {
         match trial.outcome {
             Ok(()) => {
@@ -393,7 +393,7 @@ impl Supervisor {
     }
 
     /// Selects the routes that dnsmasq starts with: the newest routes, if they need no trial. If
-    /// the servers file cannot be written, the servers become arguments.
+    /// the servers file can neither be written nor used as it is, the servers become arguments.
     fn select_arguments(&mut self, is_first: bool) -> StartArguments {
         if self.plan.mode == EditMode::Restart {
             // New arguments need a trial, except at the first start. So a restart does not take

@@ -121,8 +121,8 @@ fn failing_probe_names_silent_part() {
     let dnsmasq_hangs = "dnsmasq_silent: dnsmasq does not answer (i/o timeout)";
     let own = "probe_fails: the probe other fails (no RRs)";
     let starting = "starting: no probe has ended yet";
-    let not_synced = "not_synced: kubedns refuses cluster names: its first lists are incomplete";
-    let not_yet = "starting: kubedns waits for its first lists";
+    let not_synced = "not_synced: kubedns refuses cluster names: its first lists from the API server are incomplete";
+    let not_yet = "starting: kubedns waits for its first lists from the API server";
     let hung = probed(vec![kubedns_fails, dnsmasq_alone.clone()]);
     let separated = probed(vec![kubedns_well, dnsmasq_alone]);
     let late = refusing("kubedns_synced 0\nkubedns_initial_sync_overdue 1\n");
