@@ -57,8 +57,8 @@ pub(crate) enum WaitingWork {
     Search(SearchList),
 }
 
-/// A query that may not wait for its answer: too many queries wait already, or the client's share
-/// of them is used up.
+/// A query that is not allowed to wait for its answer. Too many queries wait already, or too many
+/// queries of the same client.
 #[derive(Debug)]
 pub(crate) struct NotAdmitted<V>(pub(crate) Box<WaitingQuery<V>>);
 

@@ -56,7 +56,7 @@ fn longest_domain_answers() {
         www.local A => NOERROR, qr aa rd ra: www.local. 30 IN A 192.0.2.5
         big.other.svc.cluster.local AAAA => NXDOMAIN, qr rd: cluster.local. 60 IN SOA/60
         www.apps.svc.cluster.local A => NOERROR, qr aa rd ra: www.apps.svc.cluster.local. 30 IN A 192.0.2.4
-        # A reverse zone, with an address for which the cluster has no PTR record.
+        # A reverse zone. Neither this zone nor the cluster has a record for 192.0.2.9.
         www.2.0.192.in-addr.arpa A => NOERROR, qr aa rd ra: www.2.0.192.in-addr.arpa. 30 IN A 192.0.2.7
         9.2.0.192.in-addr.arpa PTR => NXDOMAIN, qr aa rd ra: 2.0.192.in-addr.arpa. 60 IN SOA/60
         9.3.0.192.in-addr.arpa PTR => forward/Recursive
