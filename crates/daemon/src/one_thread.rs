@@ -31,8 +31,8 @@ fn sleep_if_requested() {
 }
 
 /// A thread that runs async tasks. Work passed from one task to another stays on the thread. A
-/// multi-threaded runtime would wake a second thread, which costs more than most of the work.
-/// Dropping the value ends the tasks.
+/// multi-threaded runtime would wake a second thread. Such a wake-up often costs more than the work
+/// itself. Dropping the value ends the tasks.
 #[derive(Debug)]
 pub struct SingleThread {
     runtime: Handle,
@@ -69,7 +69,8 @@ impl SingleThread {
     }
 
     /// Starts `task` on the thread. The returned future yields the output of the task on any
-    /// runtime. Dropping the future ends the task, and a panic of the task resumes in the future.
+    /// runtime. Dropping the future ends the task. If the task panics, awaiting the future panics,
+    /// too.
     pub fn run<F>(&self, task: F) -> impl Future<Output = F::Output> + Send + use<F>
     where
         F: Future<Output: Send> + Send + 'static,

@@ -160,7 +160,8 @@ fn wanted_services(candidate: &NameCandidate) -> Vec<WantedService> {
             hostname: hostname.clone(),
         });
     }
-    // A hostname is part of the alias, not of its target.
+    // The hostname is a label of the alias, so the Services of the target are wanted without a
+    // hostname.
     for key in candidate.target.iter().flat_map(|target| &target.sources) {
         wanted.push(WantedService {
             key: key.clone(),

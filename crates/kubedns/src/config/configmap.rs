@@ -47,8 +47,8 @@ impl ConfigMapFeed {
             |change| change,
         );
 
-        // The stock role does not allow the watch. The feed then logs one line, and the defaults
-        // stay in force.
+        // The role `system:kube-dns` does not allow the watch. With this role, the feed logs one
+        // line, and the defaults stay in force.
         Self {
             feed: feed.optional(),
             changes,

@@ -2,8 +2,9 @@
 //! responses.
 //!
 //! Only answers to A, AAAA and CNAME queries begin with a CNAME to the name at which the walk
-//! ended. A walk for another type may end at a different name than a walk for addresses. The
-//! answer of such a walk has no CNAME, because caches would use the CNAME for addresses, too.
+//! ended. A walk for another type may end at a different name than a walk for addresses.
+//! Answers to queries for other types have no CNAME, because caches would use the CNAME for
+//! addresses, too.
 //!
 //! A walk for A, AAAA or CNAME ends at the first name with A or AAAA records, as in glibc's
 //! resolver. The A and AAAA queries of a client then end at the same name. A walk for another type
