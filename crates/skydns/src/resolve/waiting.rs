@@ -306,8 +306,8 @@ impl<B: Backend> Resolver<B> {
     }
 
     /// Prepares an answer in the queue of expensive queries, with the full limit of [`MAX_STEPS`].
-    /// `None` if the queue has no place or no time left, or if the answer takes more work than the
-    /// limit.
+    /// `None` if the queue has no place, if the deadline passes, or if the answer takes more work
+    /// than the limit.
     async fn queue_expensive(
         self: &Arc<Self>,
         admitted: &AdmittedAsk<'_, B::View>,
