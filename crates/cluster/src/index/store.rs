@@ -198,7 +198,7 @@ impl ObjectStore {
         shown: impl Fn(&Service) -> bool,
     ) -> Option<ObjectKey> {
         for (key, entry) in self.objects.entries() {
-            // If no record depends on the Endpoints, clients lose nothing by their gaps.
+            // Missing addresses do no harm if no record depends on the Endpoints.
             let is_shown = entry.service(&key).is_some_and(|service| shown(&service));
             if is_shown && entry.endpoints_lack_addresses(&key) {
                 return Some(key);

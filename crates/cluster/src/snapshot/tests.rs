@@ -140,8 +140,8 @@ fn federated_names_require_service_names() {
         (r"w\.eb.apps.fed.svc.cluster.local.", "NXDOMAIN"),
         ("*.apps.fed.svc.cluster.local.", "NXDOMAIN"),
         ("web.*.fed.svc.cluster.local.", "NXDOMAIN"),
-        // An ExternalName Service counts as local although it has no endpoints, so the external
-        // name in this Service is resolved.
+        // The federated name of an ExternalName Service leads to the Service in this cluster,
+        // although the Service has no endpoints. The target of the Service is then resolved.
         (
             "out.apps.fed.svc.cluster.local.",
             "asks for www.outside.test.",

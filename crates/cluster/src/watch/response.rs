@@ -1,5 +1,6 @@
-//! Readers of the API server's responses. They read the pieces of a body, the objects in a list and
-//! the events in a watch while the response arrives. Every wait and every size has a bound.
+//! Readers of the API server's responses. The events of a watch, and the objects of a list in
+//! protobuf, are read while the response arrives. Each page of a list in JSON is read as a whole.
+//! Every wait and every size has a bound.
 
 use std::io::Write as _;
 use std::time::Duration;

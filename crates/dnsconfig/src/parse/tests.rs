@@ -258,7 +258,8 @@ mod properties {
 
     use super::super::*;
 
-    /// Text that is often valid JSON for `stubDomains`, with arbitrary strings.
+    /// JSON in the form of `stubDomains`. The strings are often valid names or servers, but may be
+    /// arbitrary.
     fn stub_domains() -> impl Strategy<Value = String> {
         let word = prop_oneof![
             "[a-z0-9.:\\[\\]-]{0,20}",
