@@ -36,8 +36,8 @@ pub(crate) struct IdleUpstreams {
 }
 
 impl IdleUpstreams {
-    /// Creates a task that probes each upstream in use that has given no usable answer for `period`.
-    /// `probe_name` is an external name.
+    /// Creates a task that probes each upstream in use that has given no usable answer for
+    /// `period`. `probe_name` is an external name.
     pub(crate) fn new(
         forwarder: &Arc<Forwarder>,
         in_force: watch::Receiver<Arc<InForce>>,
