@@ -152,7 +152,7 @@ pub struct Options {
     /// enough; empty for all
     #[arg(long, value_name = "string", default_value = "")]
     pub namespaces: NamespaceList,
-    /// label selector of the namespaces to serve; cannot be used in conjunction with namespaces
+    /// label selector of the namespaces to serve; cannot be used together with --namespaces
     #[arg(long, value_name = "string", default_value = "")]
     pub namespace_selector: Selector,
     /// label selector of the Services to serve
@@ -160,7 +160,7 @@ pub struct Options {
     pub selector: Selector,
     /// names of pods: insecure (any address in the name, as kube-dns), disabled (no such names),
     /// verified (only addresses of pods in the namespace; watches pods) or node (as insecure;
-    /// watches the pods of its own node, for autopath and top)
+    /// watches the pods of this node, so that --autopath and top recognize clients)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub pods: PodMode,
     /// topology zone to prefer in answers for headless Services: if at least three addresses are in
@@ -200,7 +200,7 @@ pub struct Options {
     #[arg(long, value_name = "string", default_value = "")]
     pub ttl: ZoneTtl,
     /// TTL of the negative answers of the cluster zone, from 0s to 1h; unless given, the value of
-    /// ttl, or 1m without ttl
+    /// --ttl, or 1m without --ttl
     #[arg(long, value_name = "string", default_value = "")]
     pub negative_ttl: ZoneTtl,
     /// domain below which names are completed with a search list: a pod in namespace NS whose only
@@ -225,30 +225,31 @@ pub struct Options {
     /// dnsmasq, its only nameserver) or alone (no dnsmasq, clients query kubedns)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub topology: DnsmasqTopology,
-    /// http URL of the nanny's status, from which explain takes the arguments of a dnsmasq in front;
-    /// empty for none
+    /// http URL of the nanny's status, from which explain takes the arguments of the dnsmasq that
+    /// forwards to kubedns; empty for none
     #[arg(
         long,
         value_name = "string",
         default_value = "http://127.0.0.1:10056/status"
     )]
     pub nanny_status: String,
-    /// time to keep answering after SIGTERM, while not ready
+    /// time to keep answering after SIGTERM; readiness fails after 4s, or after half of this time if
+    /// that is less
     #[arg(long, value_name = "duration", default_value = "5s")]
     pub lameduck: GoDuration,
     /// after a crash or a hang, start kubedns again within its container, at once; not if it ran
     /// for less than 10s
     #[arg(long)]
     pub restart_after_crash: bool,
-    /// maximum number of cached upstream responses; 0 for none, or for 10000 with serve-stale,
-    /// search-suffix or autopath
+    /// maximum number of cached upstream responses; 0 means no cache; with --serve-stale,
+    /// --search-suffix or --autopath, 0 means 10000
     #[arg(long, value_name = "int", default_value = "0")]
     pub cache_size: CacheSize,
     /// time after its TTL for which a cached response is served while the upstream servers fail; 0
     /// for never
     #[arg(long, value_name = "duration", default_value = "0s")]
     pub serve_stale: GoDuration,
-    /// file with the upstream servers to use when neither nameservers nor the configuration names
+    /// file with the upstream servers to use when neither --nameservers nor the configuration names
     /// any
     #[arg(long, value_name = "string", default_value = "/etc/resolv.conf")]
     pub resolv_conf: PathBuf,

@@ -1,8 +1,8 @@
 //! Rules for external names, from the configuration. Some rules answer queries that would be
 //! forwarded. Others reject replies of upstreams.
 //!
-//! Rules apply to queries that would be forwarded. Names in our zones, names that fall through from
-//! our zones, and hosts and aliases of the configuration are not subject to rules.
+//! Names in our zones, names that fall through from our zones, and hosts and aliases of the
+//! configuration are not subject to rules.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -107,7 +107,7 @@ fn flag_names(arg: &Arg) -> FlagNames<'_> {
 fn value_error(wrong: &clap::Error) -> Box<dyn std::error::Error + 'static> {
     match std::error::Error::source(wrong) {
         Some(source) => match source.downcast_ref::<ValueError>() {
-            // The texts of Go depend on the kind of the mistake.
+            // `bad_value` distinguishes the variants of `ValueError`.
             Some(known) => Box::new(known.clone()),
             None => source.to_string().into(),
         },

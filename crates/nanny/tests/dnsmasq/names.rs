@@ -13,7 +13,8 @@ use testkit::upstream::{self, Asked, Reaction, Upstream};
 
 use super::rig::{NannyRig, NannySetup, at, only, routes};
 
-/// A kubedns that answers `ns.apps.svc.corp.test` with 127.0.0.1 while `knows` is true.
+/// A kubedns that has the address 127.0.0.1 for every name while `knows` is true, and otherwise
+/// refuses all queries.
 async fn kubedns(knows: Arc<AtomicBool>) -> Upstream {
     Upstream::start(move |asked: &Asked| {
         let reply = Reply::to(&asked.packet);
@@ -65,8 +66,8 @@ async fn cluster_name_resolves_without_leak() {
     rig.end().await;
 }
 
-/// With `-restartDnsmasq=false` the configuration is read only at the start. Even so, a stub server
-/// takes effect when its name resolves only after the start.
+/// With `-restartDnsmasq=false` the configuration is read only at the start. Once the name of
+/// a stub server resolves, dnsmasq still gets the address of the server.
 #[tokio::test]
 async fn failing_domain_is_mended_without_restarts() {
     let knows = Arc::new(AtomicBool::new(false));

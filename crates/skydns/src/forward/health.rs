@@ -75,7 +75,7 @@ struct HealthState {
     failures: u32,
     last_failure: Option<Instant>,
     tcp_silent: Option<Instant>,
-    /// The last time at which the upstream answered only a query without an OPT record.
+    /// The last time at which the upstream showed that it does not know EDNS.
     lacked_edns: Option<Instant>,
 }
 
