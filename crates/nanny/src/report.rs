@@ -221,7 +221,8 @@ impl Report {
         })
     }
 
-    /// Records the dnsmasq in use, and whether an edit reloads or restarts dnsmasq.
+    /// Records the dnsmasq in use. `edits_by` is the effect of an edit on dnsmasq: `reload`,
+    /// `restart` or `none`.
     pub(crate) fn set_dnsmasq(
         &self,
         dnsmasq: &DnsmasqVersion,

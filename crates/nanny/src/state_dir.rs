@@ -140,8 +140,9 @@ fn create_locked(path: &Path) -> io::Result<File> {
 
 /// Removes the directories of killed nannies. A directory is removed if the nanny's user owns it,
 /// the process ID in the directory's name belongs to no process, and the lock file is unlocked. The
-/// ID alone proves nothing, because containers may share the parent directory. The lock alone
-/// proves nothing, because a starting nanny creates the file before it takes the lock.
+/// ID alone proves nothing, because containers may share the parent directory without seeing each
+/// other's processes. The lock alone proves nothing, because a starting nanny creates the file
+/// before it takes the lock.
 fn remove_leftovers(place: &Path) {
     let Ok(entries) = fs::read_dir(place) else {
         return;

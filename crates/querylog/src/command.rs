@@ -50,7 +50,7 @@ struct TapOptions {
     /// nanny (default `http://127.0.0.1:10056`)
     #[arg(long, value_name = "string", default_value = "")]
     server: String,
-    /// follow the queries that dnsmasq receives if it logs them
+    /// follow the queries that dnsmasq logs
     #[arg(long)]
     dnsmasq: bool,
     #[command(flatten)]
@@ -66,7 +66,7 @@ struct TopOptions {
     /// nanny (default `http://127.0.0.1:10056`)
     #[arg(long, value_name = "string", default_value = "")]
     server: String,
-    /// rank the queries that dnsmasq receives if it logs them
+    /// rank the queries that dnsmasq logs
     #[arg(long)]
     dnsmasq: bool,
     /// print the ranking as JSON

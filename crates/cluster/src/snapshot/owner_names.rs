@@ -13,8 +13,8 @@ use crate::records::{ServiceNode, dashed_label};
 impl Snapshot {
     /// Visits the owner names. Names that `other` answers in the same way may be left out.
     pub(super) fn visit_owner_names(&self, other: Option<&Self>, visit: &mut dyn FnMut(&[&str])) {
-        // If federated names hide names of Services, the answers depend on more than the entries.
-        // Then no name is skipped.
+        // If federated names hide names of Services, the snapshots may answer a name differently
+        // although their entries for the name are equal. Then no name is skipped.
         let other = other.filter(|other| !self.hides_services() && !other.hides_services());
         visit(&["dns-version"]);
 

@@ -221,8 +221,8 @@ fn upstreams_are_judged_per_route() {
     );
 }
 
-/// The servers that dnsmasq or kubedns asks have series of the same name. The series of a server
-/// ends when the server is no longer asked.
+/// `kubedns_upstream_up` has a series for each server that dnsmasq or kubedns asks. The series ends
+/// when the server is no longer asked.
 #[test]
 fn upstreams_are_exported_per_route() {
     let metrics = Metrics::new("x").unwrap();
