@@ -1,10 +1,10 @@
 //! Tasks that run at once on the thread that starts or wakes them.
 //!
-//! A task of the async runtime costs at least one wake-up of another thread, which is more work
-//! than most replies of upstreams take. A task of this module runs on the thread that starts it
-//! until it waits. If a thread within [`run_woken`] wakes the task, the task continues on that
-//! thread. If any other thread wakes it, it becomes a task of the runtime. Timers always belong to
-//! the runtime.
+//! A task of the async runtime costs at least one wake-up of another thread. The wake-up is more
+//! work than the handling of most upstream replies. A task of this module runs on the thread that
+//! starts it until it waits. If a thread within [`run_woken`] wakes the task, the task continues on
+//! that thread. If any other thread wakes it, it becomes a task of the runtime. Timers always belong
+//! to the runtime.
 //!
 //! A task must not block, as on any thread of the runtime.
 
@@ -96,8 +96,8 @@ impl RunningHere {
 
 impl Drop for RunningHere {
     fn drop(&mut self) {
-        // Tasks are left only if a task panicked. They are dropped without running, and after the
-        // borrow has ended.
+        // Tasks are left only if a task panicked. `take` ends the borrow of `WOKEN` before the tasks
+        // are dropped. A dropped task may wake another task. The wake-up borrows `WOKEN` again.
         drop(WOKEN.take());
     }
 }

@@ -13,8 +13,8 @@ pub struct IndexOptions {
     pub records: RecordOptions,
     /// The answers to pod names.
     pub pods: PodMode,
-    /// The value of [`PreferredZone::hints_only`](crate::records::PreferredZone::hints_only) for
-    /// the zone of the node that this process runs on.
+    /// Whether only hints tell which endpoints serve the
+    /// [preferred zone](crate::records::PreferredZone) (`--prefer-zone=hints`).
     pub hints_only: bool,
     /// The namespaces that are served.
     pub namespaces: Namespaces,

@@ -80,7 +80,7 @@ pub(super) fn plot_of_lines<const N: usize>(
 
 /// A line through neighbouring points of the same state.
 fn line(run: &[ProbeResult], axes: &PlotAxes) -> Markup {
-    // In the other healthy state, the server answered, but not for the probed name.
+    // A healthy state is either `Ok` or `SelfOnly`.
     let is_ok = run.iter().all(|point| point.state == ProbeState::Ok);
     let class = if is_ok { "ok" } else { "itself" };
 

@@ -220,8 +220,8 @@ impl CacheEntry {
         usable.then_some(EntryState::Stale { due: false })
     }
 
-    /// Records that the upstreams failed. From now on, the entry is the answer at once if it is
-    /// stale. The upstreams are tried again after `recheck`.
+    /// Records that the upstreams failed. From now on, clients get the stale entry without waiting
+    /// for the upstreams. The upstreams are tried again after `recheck`.
     pub(super) fn record_failure(&self, recheck: Duration, now: CacheTime) {
         let next = self.time_after(recheck, now);
         self.head().retry_at.store(next, Ordering::Relaxed);
