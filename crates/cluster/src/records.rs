@@ -65,7 +65,7 @@ pub enum EndpointNames {
     /// The address with dashes, as in CoreDNS.
     Address,
     /// The name of the pod, as with `endpoint_pod_names` of CoreDNS, or the address if that name is
-    /// not a label. The watch stores the pod's name as the hostname.
+    /// not a label. The watch stores the pod's name as the hostname of the endpoint.
     Pod,
 }
 

@@ -1,4 +1,4 @@
-//! Answers of the engine from a few records: aliases, external names, and malformed messages.
+//! Answers of the engine to queries for aliases and external names, and to malformed messages.
 #![allow(
     dead_code,
     clippy::panic,

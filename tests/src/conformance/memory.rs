@@ -1,5 +1,6 @@
-//! The responses that a resolver gave while all scenarios were recorded. The test resolver, which
-//! replays the recording of the current question, takes the responses to other queries from here.
+//! The recorded responses of a resolver, from all scenarios. The test resolver replays the
+//! recording of the current question. If this recording lacks a query, the test resolver takes the
+//! response from here.
 
 use std::collections::HashMap;
 

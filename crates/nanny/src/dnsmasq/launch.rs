@@ -14,8 +14,8 @@
 //!
 //! dnsmasq treats a `server=` line of its servers file like a `--server` argument that follows the
 //! arguments on the command line, and reads the file again on SIGHUP. With a servers file, dnsmasq
-//! never reads resolv.conf itself. Otherwise, dnsmasq would need a restart whenever configured
-//! servers replace the servers of resolv.conf. If a servers file is not possible (see
+//! never reads resolv.conf itself. A dnsmasq that reads resolv.conf needs a restart whenever
+//! configured servers replace the servers of resolv.conf. If a servers file is not possible (see
 //! [`EditMode::Restart`]), the servers are arguments, as with kube-dns. Then an edit restarts
 //! dnsmasq, and dnsmasq reads resolv.conf itself unless upstream servers are configured.
 //!
@@ -225,7 +225,7 @@ impl LaunchPlan {
         for option in ["no-resolv", "resolv-file"] {
             if arguments.has_option(option) {
                 self.notes.push(format!(
-                    "--{option}: has no effect, because kubedns asks the servers; use the flag --resolv-conf of kubedns"
+                    "--{option}: has no effect, because kubedns, not dnsmasq, asks the servers of resolv.conf; use the flag --resolv-conf of kubedns"
                 ));
             }
         }

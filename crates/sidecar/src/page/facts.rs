@@ -187,7 +187,7 @@ fn build(version: &str, commit: Option<&str>) -> String {
     }
 }
 
-/// The line for a part that is unknown.
+/// A line that says that `what` is unknown, and why.
 fn unknown_line<T>(what: &str, report: &PeerReport<T>) -> Markup {
     let text = unknown_text(what, report);
     if report.error.is_some() {
@@ -197,7 +197,7 @@ fn unknown_line<T>(what: &str, report: &PeerReport<T>) -> Markup {
     }
 }
 
-/// The reason why a part is unknown.
+/// A text that says that `what` is unknown, and why.
 pub(super) fn unknown_text<T>(what: &str, report: &PeerReport<T>) -> String {
     match &report.error {
         None => format!("{what} unknown: not read by this sidecar"),

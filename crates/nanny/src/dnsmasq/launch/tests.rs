@@ -121,7 +121,7 @@ fn cache_mode_adds_its_options() {
          --user=root --group=root"
     );
     let beside = "--server=192.0.2.1: dnsmasq asks this server as well as kubedns";
-    let no_resolv = "--no-resolv: has no effect, because kubedns asks the servers";
+    let no_resolv = "--no-resolv: has no effect, because kubedns, not dnsmasq, asks the servers";
     let retry = "--fast-dns-retry=500,4000 ";
     let route = " --server=/a.example/192.0.2.1";
     for (further, kept, without, note) in [
