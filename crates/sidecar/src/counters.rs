@@ -104,7 +104,10 @@ impl CounterReader {
 
         // dnsmasq answers with text, and another server may answer with anything.
         let number = text.as_deref().and_then(|text| text.parse().ok());
-        number.with_context(|| format!("{name} is answered with {text:?}, expected a number"))
+        number.with_context(|| match &text {
+            Some(text) => format!("{name} is answered with {text:?}, expected a number"),
+            None => format!("{name} is answered with no text, expected a number"),
+        })
     }
 
     fn record_success(&self, counters: DnsmasqCounters) {

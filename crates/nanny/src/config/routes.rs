@@ -17,8 +17,8 @@ pub use dnsclient::resolve::ResolvedNames;
 pub struct Routes {
     /// The servers of each stub domain; no list is empty.
     pub stub_domains: BTreeMap<String, Vec<Nameserver>>,
-    /// The stub domains whose queries get SERVFAIL: no server of the domain has a usable address,
-    /// or only kubedns can query the servers and does not follow this configuration yet.
+    /// The stub domains whose queries get SERVFAIL. Either no server of the domain has a usable
+    /// address, or kubedns must query the servers but does not follow this configuration yet.
     pub failing: BTreeSet<String>,
     /// The servers for all other names; may be empty.
     pub upstreams: Vec<Nameserver>,
@@ -33,9 +33,9 @@ pub struct Routes {
     /// The domains of the names that the probes query. dnsmasq forwards each of these domains to
     /// the SERVFAIL server, which recognizes the probes.
     pub probe_domains: BTreeMap<String, Nameserver>,
-    /// The number of reloads requested so far for reasons other than new servers of dnsmasq. When
-    /// the routes of kubedns change, a reload flushes the outdated answers from the cache. When a
-    /// forwarding loop begins or ends, dnsmasq notices the change only at a reload.
+    /// The number of reloads requested so far for reasons other than a change of dnsmasq's servers.
+    /// When the routes of kubedns change, a reload flushes the outdated answers from the cache. When
+    /// a forwarding loop begins or ends, dnsmasq notices the change only at a reload.
     pub flush_count: u64,
 }
 
@@ -129,8 +129,8 @@ pub struct RouteSources<'a> {
     /// kubedns is known to be behind dnsmasq. Otherwise kubedns could be in front of dnsmasq, and a
     /// query forwarded to kubedns would loop.
     pub kubedns_is_behind: bool,
-    /// kubedns is known to follow the same configuration. Otherwise kubedns might forward to
-    /// servers that are not configured, and in plain text.
+    /// kubedns is known to follow the same configuration. Otherwise kubedns might forward in plain
+    /// text to servers that are not configured.
     pub kubedns_follows: bool,
 }
 
@@ -221,8 +221,9 @@ impl ComputedRoutes {
         }
 
         for (domain, servers) in &from.config.stub_domains {
-            // As in kube-dns, a stub domain without servers has no route. A stub domain that is
-            // also a name in `hosts` or `aliases` goes to kubedns, which serves both.
+            // As in kube-dns, a stub domain without servers has no route. If a stub domain is also
+            // a name in `hosts` or `aliases`, dnsmasq forwards the whole domain to kubedns. kubedns
+            // also knows the stub servers.
             if !servers.is_empty() && !this.routes.own_names.contains_key(domain) {
                 this.add_stub_domain(from, domain, servers);
             }

@@ -19,7 +19,7 @@ impl<B: Backend> Resolver<B> {
         Self { transfers, ..self }
     }
 
-    /// Zone transfers; `None` without peers.
+    /// Zone transfers; `None` without `--transfer-to`.
     pub(crate) fn transfers(&self) -> Option<&Arc<ZoneTransfers<B::View>>> {
         self.transfers.as_ref()
     }

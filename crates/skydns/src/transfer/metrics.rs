@@ -6,7 +6,7 @@ use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 
 use wire::Name;
 
-/// Metrics of zone transfers. The metrics are exported only if there are peers.
+/// Metrics of zone transfers. The metrics are exported only with `--transfer-to`.
 #[derive(Debug, Clone)]
 pub struct TransferMetrics {
     transfers: IntCounterVec,
@@ -114,7 +114,7 @@ impl TransferMetrics {
             running,
             serials,
         };
-        // The series start at zero, so that the first event is visible as an increase.
+        // These series start at zero, so that the first event is visible as an increase.
         for form in [
             ResponseForm::Whole,
             ResponseForm::Incremental,

@@ -13,8 +13,7 @@ use super::server::{Server, Target};
 use crate::conformance::answer::Observed;
 use crate::conformance::vector::{Case, Step};
 
-/// Maximum number of questions sent concurrently. Only questions that do not depend on the resolver
-/// are sent concurrently.
+/// Maximum number of questions sent concurrently.
 const AT_A_TIME: usize = 16;
 
 /// Timeout of an answer: two seconds for the server, and one more for a busy machine.
@@ -27,7 +26,7 @@ static NEXT_ID: AtomicU16 = AtomicU16::new(1);
 
 /// Sends all questions of a step and returns the answers in the same order.
 ///
-/// Questions with recorded exchanges of the resolver are sent one at a time, because the resolver
+/// Questions that kube-dns forwarded to its resolver are sent one at a time, because `place.replay`
 /// can replay the exchanges of only one question at a time. Questions that made kube-dns exit are
 /// also sent one at a time. The others are sent concurrently.
 pub(super) async fn ask_all(
