@@ -17,7 +17,7 @@ const HELP: &str =
     "0 while this upstream of this route is silent, or gives no usable answers; else 1.";
 const LABELS: [&str; 2] = ["route", "upstream"];
 const SERVERS: &str = "kubedns_forward_route_servers";
-const HELP_SERVERS: &str = "Number of servers of this route that have an address and do not forward queries back; if 0, names of this route are answered with SERVFAIL.";
+const HELP_SERVERS: &str = "Number of servers of this route that have an address and do not forward queries back to kubedns; if 0, names of this route are answered with SERVFAIL.";
 
 /// The route of all names outside stub domains.
 const EXTERNAL_NAMES: &str = ".";

@@ -1,4 +1,4 @@
-//! Mnemonics of record types and RCODEs in presentation format, in flags and in the `ConfigMap`.
+//! Mnemonics of record types and RCODEs.
 
 use crate::shorten::shorten;
 
@@ -77,7 +77,7 @@ fn parse_number(known: &[(&str, u16)], prefix: &str, text: &str) -> Option<u16> 
         return Some(*number);
     }
 
-    // The standard library would also accept `TYPE+1`.
+    // `parse` alone would also accept `+1`.
     let digits = upper.strip_prefix(prefix)?;
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
