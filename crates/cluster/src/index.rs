@@ -46,8 +46,8 @@ pub struct Index {
     node_lists: RelistTracker<SmolStr>,
     source: Option<EndpointsSource>,
     in_force: watch::Sender<Option<EndpointsSource>>,
-    /// A Service whose Endpoints lack addresses of its slices. `None` unless unreadable slices stay
-    /// in use.
+    /// A Service whose Endpoints lack addresses of its slices. Set only while slices stay in use
+    /// although they can no longer be read.
     lacking_service: Option<ObjectKey>,
     port_lists: SharedLists<PortRecords>,
     pods: PodIndex,

@@ -310,8 +310,7 @@ fn go_bool(arg: clap::Arg) -> clap::Arg {
     }
 }
 
-/// Whether this is a boolean flag, as clap declares it or as [`go_bool`] does. Such a flag means
-/// `true` without a value.
+/// Whether the argument is a boolean flag, before or after [`go_bool`] has changed it.
 fn is_bool(arg: &clap::Arg) -> bool {
     matches!(arg.get_action(), clap::ArgAction::SetTrue)
         || (matches!(arg.get_action(), clap::ArgAction::Set)

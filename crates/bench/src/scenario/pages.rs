@@ -87,7 +87,8 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     })
 }
 
-/// The time from a change to the answer, for Services that no other row changes.
+/// Changes Services that no other row changes, and measures the time from each change to the first
+/// answer with the new address.
 async fn changes(
     api: &RunningApiServer,
     kubedns: &Kubedns,

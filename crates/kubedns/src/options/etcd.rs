@@ -12,7 +12,7 @@ use super::{Domain, Options, RecordSource, given, http_url};
 
 /// Prefix of the keys for a URL without a path.
 const DEFAULT_PATH: &str = "/skydns";
-/// Maximum number of zones. It is limited because each zone has a connection and a task.
+/// Maximum number of zones. Each zone has a connection and a task.
 const MAX_ZONES: usize = 32;
 
 /// The zones from etcd, and the access to it.
@@ -108,7 +108,7 @@ pub enum EtcdError {
     Half(&'static str, &'static str),
     /// The zone is a domain of the cluster.
     #[error(
-        "--etcd-zone {zone}: its names are those of the cluster (--domain); use another domain, or a zone below it"
+        "--etcd-zone {zone}: its names are those of the cluster (--domain); use a zone below this domain, or another domain"
     )]
     Cluster {
         /// The zone.
@@ -360,7 +360,7 @@ mod tests {
             ),
             (
                 "--etcd-zone=cluster.local=http://e:1",
-                "--etcd-zone cluster.local.: its names are those of the cluster (--domain); use another domain, or a zone below it",
+                "--etcd-zone cluster.local.: its names are those of the cluster (--domain); use a zone below this domain, or another domain",
             ),
             (
                 "--etcd-zone=10.in-addr.arpa=http://e:1",

@@ -185,8 +185,8 @@ async fn silence_to_edns_causes_plain_queries() {
     assert_eq!(upstream.count(), 1, "a query had an OPT record");
 }
 
-/// A client over TCP needs a complete answer, so a reply that is truncated over UDP is not used.
-/// The upstreams are queried over TCP, one after the other.
+/// A client over TCP needs a complete answer. If the reply over UDP is truncated, the forwarder
+/// queries the upstreams over TCP for this client, one after the other.
 #[tokio::test]
 async fn truncated_reply_moves_tcp_clients_on() {
     let truncated = |asked: &Asked| address(asked, 5).truncated().into();
