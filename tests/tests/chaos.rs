@@ -3,8 +3,9 @@
 //! Each test ends with a report of the steady client: the numbers of queries sent, answered, wrong
 //! and lost. The report is shown with `--no-capture` and after a failure. Wrong answers are never
 //! permitted. Each query belongs to a path, such as `cluster`. The path stands for the servers
-//! through which the query passes. Queries may be lost only while the only server of their path is
-//! down; the report lists these times as excuses. docs/resilience.md has such reports.
+//! through which the query passes. A test excuses a path during a fault that the path cannot
+//! survive, such as a crash of its only server. Queries may be lost only while their path is
+//! excused. The report lists the excuses. docs/resilience.md has such reports.
 
 #![allow(
     clippy::unwrap_used,

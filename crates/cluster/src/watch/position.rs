@@ -7,9 +7,9 @@
 //! miss changes. The API does not identify a history, but two signs reveal a new history. Either
 //! the current version is lower than the last known version, or the collection's first object has
 //! another UID. Watch events keep this UID up to date, because an object that is deleted and
-//! created again while it is watched proves nothing. A new history may go undetected if its current
-//! version is already higher than the last known version. In that case, changes are missed only if
-//! the feed stayed disconnected until the new history had passed the last known version.
+//! created again while it is watched proves nothing. A new history may go undetected if the feed
+//! stays disconnected until the new history has passed the last known version. The feed then misses
+//! changes.
 
 use std::time::Duration;
 
@@ -180,8 +180,8 @@ impl ListPosition {
 #[derive(Debug)]
 pub(super) struct WatchPosition {
     pub(super) history: DatabaseHistory,
-    /// Whether the last watch ended early or silently. The API server's database may then have been
-    /// wiped or restored, so the [`DatabaseHistory`] must be checked.
+    /// Whether the last watch failed, or ended early or silently. The API server's database may then
+    /// have been wiped or restored, so the [`DatabaseHistory`] must be checked.
     pub(super) must_check_history: bool,
     /// Whether the last watch ended without an event.
     pub(super) was_silent: bool,

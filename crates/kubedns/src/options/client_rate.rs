@@ -38,8 +38,8 @@ pub struct ClientRateFlags {
     /// queries are answered with REFUSED; the containers of the pod have no limit; 0 for no limit
     #[arg(long, value_name = "int", default_value = "0")]
     pub client_qps: QueryLimit,
-    /// number of queries that one client may send at once after a pause, with client-qps; 0 for
-    /// twice client-qps
+    /// number of queries that one client may send at once after a pause, if --client-qps is set; 0
+    /// for twice --client-qps
     #[arg(long, value_name = "int", default_value = "0")]
     pub client_burst: QueryLimit,
 }

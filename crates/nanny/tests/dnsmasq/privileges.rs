@@ -74,7 +74,7 @@ async fn stock_capabilities_suffice() {
 }
 
 #[tokio::test]
-async fn helper_signals_other_user() {
+async fn nanny_signals_dnsmasq_of_other_user() {
     if can_change_users() {
         let rights = "--inh-caps=-all --bounding-set=-all,+net_bind_service,+setgid,+setuid";
         works_with(NannySetup::new().dnsmasq("--user=nobody"), rights).await;
