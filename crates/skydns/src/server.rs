@@ -198,7 +198,8 @@ impl BoundSockets {
     fn bind(address: SocketAddr, udp_sockets: usize, unsent: &Arc<AtomicU64>) -> io::Result<Self> {
         let mut attempt = 0;
         loop {
-            // TCP is bound first, because TCP fails if another server uses the port.
+            // The UDP sockets could share the port with another server, but the TCP listener
+            // cannot. So TCP is bound first.
             let listener = tcp::bind_listener(address)?;
             let error = match udp::bind_sockets(listener.local_addr()?, udp_sockets, unsent) {
                 Ok(udp) => return Ok(Self { listener, udp }),

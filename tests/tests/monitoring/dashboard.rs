@@ -280,11 +280,12 @@ fn expressions_are_well_formed() {
     promtool(directory.path(), &["check", "rules", "dashboard.yaml"]);
 }
 
-/// Each event is in one point of a panel. Points are at least a minute apart. `$__rate_interval` is
-/// then 75 s, a minute plus the 15 s between scrapes, so that adjacent windows share one sample.
-/// Without the minimum interval, points could be 15 s apart. `$__rate_interval` would then be 60 s,
-/// four times the interval of scrapes, so each event would be in four points. With `$__interval` as
-/// the window, adjacent windows would share no sample, and events between them would be lost.
+/// A panel counts each event in exactly one point. Points are at least a minute apart.
+/// `$__rate_interval` is then 75 s, a minute plus the 15 s between scrapes, so that adjacent
+/// windows share one sample. Without the minimum interval, points could be 15 s apart.
+/// `$__rate_interval` would then be 60 s, four times the interval of scrapes, so each event would
+/// be counted in four points. With `$__interval` as the window, adjacent windows would share no
+/// sample, and events between the windows would be lost.
 #[test]
 fn each_event_counts_once() {
     let dashboard = dashboard();

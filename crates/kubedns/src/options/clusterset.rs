@@ -21,7 +21,7 @@ pub enum ClusterSetError {
     External(Domain),
     /// The domain is a search suffix, or is below one.
     #[error(
-        "--clusterset-domain: names below {0} are completed with the search list (--search-suffix)"
+        "--clusterset-domain must not be in {0}: names there are completed with the search list (--search-suffix)"
     )]
     Completed(Domain),
 }
@@ -104,7 +104,7 @@ mod tests {
                     "--search-suffix=search.local",
                 ],
                 wrong(
-                    "--clusterset-domain: names below search.local. are completed with the search list (--search-suffix)",
+                    "--clusterset-domain must not be in search.local.: names there are completed with the search list (--search-suffix)",
                 ),
             ),
         ];

@@ -151,7 +151,8 @@ impl Fixed {
         self
     }
 
-    /// Replaces the records at `path` with a port of the name `base`.
+    /// Replaces the records of the name `path` with one record, which has `port` and the target
+    /// `base`.
     pub(crate) fn port_at(self, path: &[&'static str], base: &str, port: u16) -> Self {
         let record = ServiceRecord::new(Host::Base, self::base(base)).with_port(port);
         self.with_record(path, "p", record)
