@@ -137,7 +137,7 @@ impl Probe {
             Err(error) => (ProbeFailure::of_error(&error), None),
         };
 
-        // The probed name has no answer. What still counts as healthy depends on the mode and the part.
+        // The probed name has no answer. The mode and the part decide what still counts as healthy.
         let healthy_latency = match (self.mode, self.part) {
             (HealthMode::SelfOnly, PodPart::Dnsmasq) => own_latency,
             (HealthMode::SelfOnly, PodPart::Kubedns) => latency,
@@ -260,7 +260,7 @@ impl ProbeMetrics {
             )?,
             failures_in_a_row: metrics.int_gauge(
                 &name("failures_in_a_row"),
-                &format!("Probes of {label} since the last one that was answered."),
+                &format!("Probes of {label} in a row without an answer for the probed name."),
             )?,
             backend_away,
         })

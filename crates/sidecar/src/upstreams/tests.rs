@@ -126,8 +126,8 @@ async fn answering(rcode: &'static str) -> Server {
     Server::start(move |asked: &Asked| Reply::to(&asked.packet).rcode(rcode).into()).await
 }
 
-/// The nanny's status. `arguments` are the servers that dnsmasq's arguments give for all other
-/// names.
+/// The nanny's status. `upstreams` and `arguments` are the servers for names outside the stub
+/// domains. The servers in `arguments` come from options of dnsmasq.
 fn routes(
     stub_domains: &[(&str, SocketAddr)],
     upstreams: &[SocketAddr],

@@ -1,4 +1,4 @@
-//! Tests of the difference files: they match the recorded scenarios, and wrong files are rejected.
+//! Tests that the difference files match the recorded scenarios, and that wrong files are rejected.
 
 use serde_json::{Value, json};
 
