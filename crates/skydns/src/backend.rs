@@ -147,8 +147,8 @@ pub struct Pointer {
     pub created: u32,
     /// Labels below the zone in wire format, without the root.
     pub name: Arc<[u8]>,
-    /// Whether the address has a hostname of its own. Other addresses have PTR records only with
-    /// `--strict-dns`.
+    /// False for a name that begins with a hash of the address. PTR answers have such a name only
+    /// with `--strict-dns`.
     pub named: bool,
 }
 
@@ -177,13 +177,14 @@ pub struct Zone {
     /// TXT records of the CHAOS name `routes.kubedns.`, which identify the settings that
     /// `upstreams` and `stub_domains` are made from. Without records the answer is REFUSED.
     pub routes: Arc<[String]>,
-    /// Upstreams for all other names, in order of preference.
+    /// Upstreams for names that are in no stub domain, in order of preference.
     pub upstreams: Arc<[Upstream]>,
     /// Domains with upstreams of their own, see [`Zone::with_stub_domains`].
     pub stub_domains: StubDomains,
     /// Search list with which the server completes names; `None` if the server completes no names.
     pub search: Option<Arc<Search>>,
-    /// Hosts and aliases from the configuration, if any. They override all domains.
+    /// Hosts and aliases from the configuration, if any. A host or an alias overrides the zones and
+    /// stub domains that contain its name.
     pub own_names: Option<Arc<OwnNames>>,
     /// Rules for external names from the configuration, if any.
     pub external_rules: Option<Arc<ExternalRules>>,

@@ -28,7 +28,7 @@ const EACH_WITH_RECORDS: Duration = Duration::from_millis(80);
 const MAX_SPREAD: Duration = Duration::from_secs(30);
 /// Timeout of a request for the `DaemonSet`. A start never waits longer for the response.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// The first and the longest pause between requests for the `DaemonSet` that fail.
+/// The first and the longest pause after a failed request for the `DaemonSet`.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
 
 /// When one instance may list.

@@ -242,7 +242,7 @@ fn no_authorities(read: &CertificateResult) -> String {
         .first()
         .map(|error| format!(": {error}"))
         .unwrap_or_default();
-    format!("there are no CA certificates to check the server's certificate with{reason}")
+    format!("there are no CA certificates, so the server's certificate cannot be checked{reason}")
 }
 
 /// Computes SHA-256 with the hash function of a cipher suite.
