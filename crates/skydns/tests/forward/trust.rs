@@ -109,7 +109,7 @@ async fn ids_are_random() {
     let steps: HashSet<_> = pairs().map(|pair| pair[1].wrapping_sub(pair[0])).collect();
     assert!(
         steps.len() > QUERIES / 2,
-        "IDs differ by only {} amounts",
+        "only {} distinct differences between successive IDs",
         steps.len()
     );
     for bit in 0..16 {
