@@ -66,7 +66,7 @@ fn manual_has_every_command_and_flag() {
         }
     }
     let found = fs::read_dir(&man).unwrap().count();
-    assert_eq!(found, names.len(), "there are no other pages");
+    assert_eq!(found, names.len(), "a page belongs to no command");
     for name in [
         "kube-dns",
         "kube-dns-check-cluster",

@@ -3,7 +3,7 @@
     dead_code,
     clippy::expect_used,
     clippy::panic,
-    reason = "helpers of tests, shared with others"
+    reason = "helpers of tests may panic, and only other tests use some helpers in `fixed`"
 )]
 
 #[path = "server/autopath.rs"]
@@ -140,7 +140,7 @@ async fn udp_threads_are_active_until_the_stop() {
     let activity = server.activity();
     assert!(!activity.take(), "no thread runs yet");
 
-    // The server is idle.
+    // The threads note their activity although no queries arrive.
     let stop = CancellationToken::new();
     let mut running = JoinSet::new();
     running.spawn(server.run(stop.clone()));

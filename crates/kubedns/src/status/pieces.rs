@@ -84,8 +84,8 @@ impl PieceReader {
         match self.receiver.recv().await {
             Some(PieceMessage::Piece(piece)) => Some(Ok(piece)),
             Some(PieceMessage::End) => None,
-            // The writer ended without the last message. If the body ended normally, this part
-            // would look like the whole page.
+            // The writer ended without the last message. If the body ended normally, the client
+            // would take the pieces received so far for the whole page.
             None => {
                 self.is_broken = true;
                 Some(Err(Incomplete))

@@ -8,9 +8,9 @@
 //!
 //! Whole replies with NOERROR or NXDOMAIN and a TTL above zero are cached. The SOA record of a
 //! negative reply sets its lifetime (RFC 2308). Truncated replies are not cached. Replies to
-//! queries with forwarded EDNS options, such as a client subnet, are not cached either. A reply is
-//! cached under the key that its query had in flight. The key includes the list of upstreams, so
-//! replies from before an edit of the list no longer match.
+//! queries with forwarded EDNS options, such as a client subnet, are not cached either. The key of
+//! a cached reply includes the list of upstreams. After an edit of the list, earlier replies no
+//! longer match.
 //!
 //! # Stale replies
 //!

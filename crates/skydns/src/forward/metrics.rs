@@ -76,7 +76,7 @@ impl ForwardMetrics {
             streams: StreamMetrics::new(registry)?,
             in_flight: register_int_gauge_with_registry!(
                 "kubedns_forward_in_flight",
-                "Distinct queries to upstreams in flight.",
+                "Distinct queries in flight to upstreams.",
                 registry
             )?,
             joined: register_counter(
