@@ -1,5 +1,5 @@
-//! Tests of feeds, which list and watch objects. The API server has faults. It is embedded and
-//! reached over loopback, or it is scripted and the clock is paused.
+//! Tests of feeds, which list and watch objects. The API server of a test is embedded and reached
+//! over loopback, or it is scripted. With a scripted API server, the clock is paused.
 
 #[cfg(test)]
 mod feeds {

@@ -11,11 +11,12 @@ fn main() -> ExitCode {
         Some(word) if word == "check" => return check::command(words).print(),
         _ => {}
     }
-    // With `--restart-after-crash`, kubedns starts itself as its child.
+    // `--restart-after-crash` runs kubedns in a child process. This call is the first step of the
+    // child.
     if let Some(failed) = daemon::exec::requested(&std::env::args_os().collect::<Vec<_>>()) {
         return failed;
     }
-    // These are the commands `tap` and `top`.
+    // `run_command` runs `tap` and `top`.
     if let Some(done) = querylog::run_command("kube-dns", std::env::args_os().skip(1)) {
         return done;
     }

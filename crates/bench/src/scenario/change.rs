@@ -93,8 +93,8 @@ pub(super) fn moved(service: &Service, ip: Ipv4Addr) -> Service {
     changed
 }
 
-/// Waits until the server answers with the addresses of `changed`, and sends a query after each
-/// `pause`. Returns the time from `since` to that answer.
+/// Sends queries, with `pause` between them, until the server answers with the addresses of
+/// `changed`. Returns the time from `since` to that answer.
 pub(super) async fn shown(
     server: SocketAddr,
     changed: Service,
