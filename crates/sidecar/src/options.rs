@@ -23,8 +23,7 @@ Commands for the kubedns in the pod:
 /// The rule for the health checks of dnsmasq and kubedns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum HealthMode {
-    /// The probed server (dnsmasq or kubedns) must answer, but the probed name need not have an
-    /// answer.
+    /// The probed server (dnsmasq or kubedns) must respond, but the probed name need not resolve.
     #[default]
     #[value(name = "self")]
     SelfOnly,

@@ -157,7 +157,7 @@ fn failed_probe_marks_upstream_dead() {
     health.record_answer(&upstream(1), &a, NOERROR, now + SECOND);
     health.record_probe_failure(&upstream(1), now, now + SECOND, true);
     let order = ordered(&health, &[1, 2], now);
-    assert_eq!(order, "1 2 |", "it answered a client meanwhile");
+    assert_eq!(order, "1 2 |", "the upstream answered a client meanwhile");
 }
 
 #[test]
