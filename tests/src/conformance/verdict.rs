@@ -17,7 +17,8 @@ pub enum Outcome {
     /// The answer is neither recorded nor that of a listed difference. The text is the diff from
     /// the expected answer.
     Unlisted(String),
-    /// The answer is a recorded one, but the listed differences with these IDs have another.
+    /// The answer is a recorded one, although the listed differences with these IDs change
+    /// it.
     Stale(Vec<String>),
 }
 

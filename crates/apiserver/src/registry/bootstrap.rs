@@ -24,7 +24,8 @@ pub(super) fn fill(registry: &Registry) {
     make(registry, Resource::Services, "default", service());
     make(registry, Resource::Endpoints, "default", endpoints());
     make(registry, Resource::EndpointSlices, "default", slice());
-    // A watch from an earlier version gets a 410, as on a real server that has just started.
+    // A watch from an earlier resource version gets a 410, as on a real server that has just
+    // started.
     registry.store.expire_watches();
 }
 

@@ -1,10 +1,10 @@
 //! A single lookup of a name.
 //!
-//! hickory-resolver queries one server: within its single attempt, it repeats a lost packet,
-//! retries over TCP after truncation, and follows aliases. This module sets the order of names and
-//! servers, as in resolv.conf(5). A pool of hickory-resolver would end at the first server that
-//! answers REFUSED or SERVFAIL, and would have one timeout for all servers together. So each server
-//! has a resolver of its own.
+//! hickory-resolver makes a single attempt to query one server. In this attempt, it sends a lost
+//! packet again, retries over TCP after truncation, and follows aliases. This module sets the order
+//! of names and servers, as in resolv.conf(5). A pool of hickory-resolver would end at the first
+//! server that answers REFUSED or SERVFAIL, and would have one timeout for all servers together. So
+//! each server has a resolver of its own.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
