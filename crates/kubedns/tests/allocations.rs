@@ -244,7 +244,7 @@ fn allocations_of(resolver: &Resolver<Published>, query: &[u8], client: u8) -> u
     allocation_counter::measure(|| (0..TIMES).for_each(|_| ask())).count_total
 }
 
-/// The thread that received the query answers from the forwarder's cache.
+/// Cached external names are answered on the thread that received the query.
 #[test]
 fn cached_external_names_need_no_allocation() {
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -28,8 +28,8 @@ use super::{ForwardError, ForwarderState, UpstreamReply};
 /// Minimum time before the next upstream is tried, for any number of upstreams.
 const MIN_SILENCE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// The value of `tries` for a probe that only confirms what clients' queries have shown. Such a
-/// probe is sent once.
+/// The value of `tries` for a probe that a client's query has caused. Later queries of clients
+/// cause further probes.
 const SINGLE_PROBE: u32 = 1;
 
 /// The attempt to get a reply from one upstream.

@@ -172,7 +172,7 @@ fn ttls_are_counted_down() {
         ("later", alias.clone(), 19, &[281, 1]),
         ("past the shortest TTL", alias, 40, &[260, 0]),
         ("a week", week, 10, &[86_390]),
-        // The age has used up a part of MINIMUM: a cache downstream must get only the rest.
+        // The SOA record's TTL of 900 is lowered to MINIMUM (60) before it is counted down.
         ("negative", nothing.clone(), 0, &[60]),
         ("negative, later", nothing, 59, &[1]),
     ];
