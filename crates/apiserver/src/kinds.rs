@@ -103,8 +103,7 @@ static KINDS: [Kind; 9] = [
             EMPTY_SLICE,
         )
     },
-    // A ServiceImport is a custom resource: it has no protobuf encoding, and its group is not in
-    // the list of API groups.
+    // A ServiceImport is a custom resource, so it has no protobuf encoding.
     Kind {
         group: "multicluster.x-k8s.io",
         ..kind(

@@ -141,8 +141,8 @@ impl Router {
         let config = if forwards { &state.config } else { &empty };
         resolve::set_wanted_names(&self.requests.names, config);
 
-        // The nanny needs the routes of kubedns only if dnsmasq forwards queries for names outside
-        // the cluster domain to kubedns.
+        // The nanny needs the routes of kubedns only if dnsmasq asks kubedns for names outside the
+        // cluster domain.
         let asks_kubedns = !forwards || asks_kubedns(&state.config);
         self.requests
             .kubedns

@@ -17,8 +17,7 @@ pub enum Outcome {
     /// The answer is neither recorded nor that of a listed difference. The text is the diff from
     /// the expected answer.
     Unlisted(String),
-    /// The answer is a recorded one, although the listed differences with these IDs change
-    /// it.
+    /// The answer is a recorded one, despite the listed differences with these IDs.
     Stale(Vec<String>),
 }
 

@@ -117,10 +117,9 @@ fn route_fault(route: &str, servers: &BTreeMap<String, ServerState>) -> Option<P
         format!("names of {route}")
     };
 
-    // If no server of a route answers, the names of the route have an outage.
     let count = down.len();
-    let has_proven = count + unproven.len() < all;
-    let (kind, text) = if !has_proven && !unproven.is_empty() {
+    let is_any_up = count + unproven.len() < all;
+    let (kind, text) = if !is_any_up && !unproven.is_empty() {
         let list = unproven.join(", ");
         (
             FindingKind::UpstreamsUnproven,
