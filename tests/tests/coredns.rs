@@ -2,8 +2,11 @@
 //! (`tests/conformance/coredns`). The flags of kubedns correspond to the options of the plugin. The
 //! test puts objects directly into the index, and queries directly into the engine.
 //!
-//! `COREDNS=pods cargo test -p tests --test coredns` runs only the scenarios with `pods` in their
-//! name. `COREDNS_BIN` is the path of a real CoreDNS, if it is not in `PATH`.
+//! `COREDNS=pods cargo test -p tests --test coredns` limits this comparison to the scenarios with
+//! `pods` in their name.
+//!
+//! The module `real` compares a real CoreDNS with the recorded answers. The variable `COREDNS_BIN`
+//! has the path of this CoreDNS. Without the variable, `coredns` is taken from `PATH`.
 
 #![allow(
     clippy::expect_used,

@@ -14,8 +14,8 @@
 //! sees the whole edit.
 //!
 //! Two inputs follow from the output: the resolver looks up [`InForce::server_names`], and the loop
-//! finder probes [`InForce::probed_routes`]. Neither of these two fields depends on addresses or
-//! loops, so the feedback ends after one round.
+//! finder probes [`InForce::probed_routes`]. New addresses change the routes, but not the names. New
+//! loops change neither names nor routes. So the feedback ends.
 
 mod configmap;
 mod external_rules;
