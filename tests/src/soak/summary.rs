@@ -33,7 +33,7 @@ pub struct Summary {
 /// number.
 type Quantity = (&'static str, fn(&Usage) -> u32, (u32, u32));
 
-/// The quantities that must not grow.
+/// The quantities whose growth is limited.
 const QUANTITIES: [Quantity; 3] = [
     ("resident memory (KiB)", |usage| usage.resident, MEMORY),
     ("descriptors", |usage| usage.descriptors, DESCRIPTORS),

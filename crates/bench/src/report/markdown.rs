@@ -165,7 +165,7 @@ impl Outside {
              | --- | --- | --- | --- |\n\
              {}{}\n\
              Cluster names without an answer: {lost}. External names: {asked} asked, {unanswered} without an answer, \
-             the last answer after {longest:.1} s. Peak memory: {:.1} MB.\n",
+             the last answer {longest:.1} s after the last query. Peak memory: {:.1} MB.\n",
             row("without these queries", self.without),
             row("with these queries", self.with),
             megabytes(self.peak)
@@ -301,7 +301,7 @@ impl Fleet {
              | --- | --- | --- | --- | --- | --- | --- | --- |\n\
              {}\n\
              The next table shows the milliseconds from the request for a change until the API server has accepted it (accepted), and from then \
-             to the answer of each kubedns instance (answered):\n\n\
+             to the answer of each queried kubedns instance (answered):\n\n\
              | instances | accepted: p50 | p99 | answered: p50 | p99 (goal {CHANGE:.0}) | max | answers | load average |\n\
              | --- | --- | --- | --- | --- | --- | --- | --- |\n\
              {}",

@@ -244,8 +244,8 @@ impl FeedPauses {
     ) -> Duration {
         let longest = *self.timing.backoff.end();
         match failure {
-            // After its restart, an API server knows no older version, so all instances list again.
-            // The second pause is random and spreads these lists.
+            // A restarted API server does not know older resource versions, so all instances list
+            // again. The second pause is random and spreads these lists.
             RequestFailure::Expired(_) | RequestFailure::OtherHistory(_) => {
                 self.relist_pause() + self.timing.turns.relist_pause()
             }

@@ -117,8 +117,8 @@ async fn daemon_set_is_asked_until_answered() {
     }
 }
 
-/// An API server that has restarted knows no older version, so all instances list again. The lists
-/// of the instances are spread.
+/// A restarted API server does not know older resource versions, so all instances list again. The
+/// lists of the instances are spread.
 #[tokio::test(start_paused = true)]
 async fn lists_after_lost_history_take_turns() {
     let mut pauses = Vec::new();

@@ -197,7 +197,7 @@ impl TransferRequest {
         }
     }
 
-    /// Rejects a query that was already accepted. The response has only the question and the RCODE.
+    /// Rejects a query that was already accepted. The response has no records of the zone.
     pub(super) fn reject(mut self, rcode: u16) -> TransferRejection {
         if let Ok(mut header) = Header::parse(&self.head) {
             header.flags = header.flags & !flag::AA | rcode;
