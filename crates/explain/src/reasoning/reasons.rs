@@ -155,7 +155,7 @@ fn preferred_zone_only(evidence: Evidence<'_>, candidate: &NameCandidate) -> Opt
     }
     let text = format!(
         "the answer has {near} of {all} endpoints: those for the preferred zone or the node \
-         of kubedns (--prefer-zone); the others are in the answers for their own names"
+         of kubedns (--prefer-zone); the names of the other endpoints still resolve"
     );
     Some(CodedNote::new("preferred_zone", text))
 }
@@ -407,7 +407,7 @@ fn without_servers(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<
     Some(CodedNote::new("no_upstreams", text))
 }
 
-/// The reason why a name of this server does not exist, or has no records of the requested types.
+/// The reason why a name does not exist, or has no records of the requested types.
 fn missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
     if candidate.is_wildcard() {
         return Some(CodedNote::new("wildcard", "no records match the wildcard"));

@@ -228,8 +228,8 @@ fn describe_records(candidate: &NameCandidate) -> RecordsInWords {
         return describe_alias(candidate, target);
     }
 
-    // For the name of a federation or an alias of the ConfigMap, the whole chain comes from
-    // upstream.
+    // An alias of the ConfigMap or the name of a federation can have an external target. Then
+    // kubedns knows no record without the reply of an upstream.
     let external = external_names(candidate);
     if !external.is_empty() {
         return describe_upstream_alias(&join_first(&external, MAX_SHOWN));

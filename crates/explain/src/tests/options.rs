@@ -218,8 +218,8 @@ fn preferred_zone_limits_addresses() {
         }),
         ..RecordOptions::default()
     });
-    let text = "the answer has 3 of 4 endpoints: those for the preferred zone or the node of kubedns (--prefer-zone); the others are in the \
-                answers for their own names";
+    let text = "the answer has 3 of 4 endpoints: those for the preferred zone or the node of kubedns (--prefer-zone); the names of the \
+                other endpoints still resolve";
     let spread = [
         "spread.apps.svc.cluster.local. A",
         "_http._tcp.spread.apps.svc.cluster.local. SRV",

@@ -312,7 +312,7 @@ impl Fickle {
     }
 }
 
-/// Advances the clock without waiting in real time. Tasks whose timers are due then run.
+/// Advances the clock without waiting in real time, and lets the tasks run whose timers are due.
 pub(crate) async fn pass(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
