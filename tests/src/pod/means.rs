@@ -48,7 +48,7 @@ fn missing() -> Option<String> {
         absent.map(|command| format!("{} is not installed", command.first().unwrap_or(&"?")));
     let confined = || {
         (!runs(&["unshare", "--net", "--mount", "true"]))
-            .then(|| "namespaces cannot be made here".to_owned())
+            .then(|| "network and mount namespaces cannot be created".to_owned())
     };
     absent.or_else(confined)
 }

@@ -55,7 +55,6 @@ pub(super) fn new(
         node,
     };
 
-    // All pages together, including explanations, may use at most half of a core.
     Explainer::new(
         Arc::clone(status.published()),
         index.published_objects(),
