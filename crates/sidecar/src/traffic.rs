@@ -1,7 +1,7 @@
 //! Remembers the rates of queries over the last minutes.
 //!
-//! The rates come from counters that the verdict reads every few seconds anyway, so a reader of the
-//! page causes no further request, and also sees the minutes before the page was opened.
+//! The rates come from counters that the sidecar reads every few seconds anyway. So the rates cost
+//! no further requests, and the status page also shows the minutes before it was opened.
 
 use std::time::{Duration, Instant};
 
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(rates(0, Some(kubedns(100.0))), (0, None, None, None, None));
         let steady = (1, Some(20.0), Some(10.0), Some(5.0), Some(1.0));
         assert_eq!(rates(10, Some(kubedns(300.0))), steady);
-        // A reader of the page adds no sample.
+        // A reading two seconds after the last one adds no sample.
         assert_eq!(rates(12, Some(kubedns(340.0))), steady);
         assert_eq!(rates(20, None), (2, None, None, None, None));
         assert_eq!(

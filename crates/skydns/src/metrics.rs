@@ -670,8 +670,8 @@ impl SystemSums {
         counter(&[("system", self.system.label())], self.requests)
     }
 
-    /// Cache misses as SkyDNS counts them: every query that is not refused, because the response
-    /// cache of kube-dns is always empty.
+    /// Cache misses as SkyDNS counts them. The response cache of kube-dns is always empty, so every
+    /// query of [`System::Auth`] that is not refused is a miss.
     fn misses(&self) -> u64 {
         if self.system == System::Auth {
             self.requests.saturating_sub(self.errors[REFUSED])

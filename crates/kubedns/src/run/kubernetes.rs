@@ -252,8 +252,8 @@ async fn connect(options: &Options) -> anyhow::Result<Arc<Connection>> {
     Ok(Arc::new(connection))
 }
 
-/// Starts to find out when this pod may list objects, if the pods of a `DaemonSet` share the API
-/// server.
+/// Starts to find out when this pod may list objects. Without `--daemonset`, the pod lists objects
+/// at once.
 fn find_turns(
     daemon_set: DaemonSetName,
     connection: &Arc<Connection>,
