@@ -136,8 +136,8 @@ impl Faults {
         self.shared.store.watchers(resource)
     }
 
-    /// Expires all versions up to now. A request for a watch from such a version, or for the next
-    /// page of a list of such a version, gets a 410.
+    /// Expires all versions up to now. A new watch from such a version opens, and its only event is
+    /// a 410. A request for the next page of a list of such a version is refused with a 410.
     pub fn expire(&self) {
         self.shared.store.expire();
     }

@@ -30,7 +30,8 @@ struct Reserved {
 
 /// A port of 127.0.0.1 that is free over UDP and TCP.
 ///
-/// Every call returns a different port, also in other processes while this process runs.
+/// Every call returns a different port. Two processes that run at the same time never get the same
+/// port.
 pub fn free_port() -> u16 {
     let mut reserved = RESERVED.lock();
     loop {

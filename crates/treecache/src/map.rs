@@ -223,8 +223,8 @@ impl<K, V> TrieNode<K, V> {
                     ours.collect_differing(theirs, parts);
                 }
             }
-            // The entries of a bucket and of an inner node are at different positions, so all of
-            // them are compared by key.
+            // Only two inner nodes can be compared child by child. In all other cases, the entries
+            // are compared by key.
             (ours, theirs) => parts.push((ours.iter(), theirs.iter())),
         }
     }

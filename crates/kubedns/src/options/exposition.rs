@@ -54,7 +54,7 @@ impl Exposition {
             subsystem: NamePrefix::second_part(subsystem.as_deref().unwrap_or("skydns")),
         }
     }
-    /// Logs the values that kubedns does not use as they are.
+    /// Logs the reason if metrics are not served, and each prefix that was changed.
     pub fn log_mistakes(&self) {
         match &self.port {
             MetricsPort::Port(_) => {}

@@ -69,7 +69,7 @@ impl<V: View> AnswerWriter<'_, '_, V> {
         status
     }
 
-    /// Writes a PTR record for each of these names, which the configuration gives to one address.
+    /// Writes the PTR records of an address to which the configuration assigns `names`.
     pub(crate) fn write_own_pointers(&mut self, names: &[Name]) {
         let ttl = self.view.zone().ttl();
         for name in names {
