@@ -159,14 +159,14 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Pod,
         "dnsmasq_silent",
         "no-answers",
-        "Read the log of the container dnsmasq; the nanny restarts it.",
+        "Read the log of the container dnsmasq; the nanny restarts dnsmasq.",
     ),
     FindingFacts::down(
         FindingKind::NamesUnanswered,
         FindingGroup::Pod,
         "names_unanswered",
         "no-answers",
-        "See in the probes below which part answers; run kube-dns explain for the probed name.",
+        "The list of probes shows which part answers; run kube-dns explain for the probed name.",
     ),
     FindingFacts::down(
         FindingKind::NotSynced,

@@ -261,8 +261,8 @@ pub struct DnsmasqUpstream {
     pub probes: u64,
     /// Failed probes: no answer, SERVFAIL or REFUSED.
     pub failures: u64,
-    /// The number of queries that dnsmasq has sent to this upstream since dnsmasq started, or since
-    /// dnsmasq has had this upstream.
+    /// The number of queries that dnsmasq has sent to this upstream. A restart of dnsmasq does not
+    /// reset the number, because the sidecar adds up the increases of dnsmasq's counter.
     pub queries: u64,
     /// The last results, oldest first.
     pub history: Vec<ProbeResult>,

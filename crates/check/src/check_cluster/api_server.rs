@@ -278,8 +278,8 @@ async fn check_config_map(
 ) -> Vec<CheckLine> {
     let in_force = status.and_then(SidecarStatus::configuration_version);
     let directory = Path::new(&options.config_dir);
-    // The pod reads these files. The kubelet updates them some time after the object in the API
-    // server has changed.
+    // The pod reads the files in this directory. The kubelet updates the files some time after the
+    // object in the API server has changed.
     if !options.config_dir.is_empty() && directory.is_dir() {
         return match dnsconfig::read_directory(directory) {
             Ok(data) => check_config(&options.config_dir, data, options, in_force),
@@ -321,7 +321,7 @@ async fn read_config_map(connection: &Connection, path: &str) -> Result<RawData,
 fn check_defaults(name: &str, in_force: Option<&str>) -> CheckLine {
     let text = format!("there is no {name}");
     let Some(version) = in_force else {
-        let text = format!("{text}, and the version in the pod is unknown");
+        let text = format!("{text}, and the version of the configuration in the pod is unknown");
         return CheckLine::skipped(CONFIGURATION, text);
     };
 

@@ -21,8 +21,9 @@ const SERVICE_STEPS: usize = 32;
 
 /// Federated names and names of pods.
 impl Snapshot {
-    /// The record of a federated name. The target is the local Service if the Service is in
-    /// `backed`, otherwise a name in the domain of the federation.
+    /// The record of a federated name. The target is the Service of this cluster if the Service has
+    /// ready endpoints or is an ExternalName Service (see [`Snapshot::backed`]). Otherwise the
+    /// target is a name in the domain of the federation.
     fn federated_record(
         &self,
         domain: &str,
@@ -166,7 +167,8 @@ impl Snapshot {
             return service.is_some_and(|service| service.visit(below, true, steps, visit));
         }
 
-        // Only ExternalName Services are entries of their namespace's node.
+        // Only ExternalName Services have entries at this depth. The entries of other Services are
+        // one level deeper.
         let aliases = self.aliases.node(&[namespace]);
         let Some((label, alias)) = aliases.and_then(|aliases| aliases.entry_of(name)) else {
             return false;
@@ -203,8 +205,8 @@ impl Snapshot {
         }
 
         match path {
-            // A wildcard in place of the Service name matches only ExternalName Services, which are
-            // entries of the namespace's node. Other Services have their entries one level deeper.
+            // A wildcard in place of the Service name matches only ExternalName Services. The
+            // entries of other Services are one level deeper.
             [_, ANY] => found,
             [namespace, name, below @ ..] => {
                 self.find_services([namespace, name], below, steps, visit) || found
