@@ -7,8 +7,8 @@ use daemon::flags::Style;
 use nanny::dnsmasq::signal_helper;
 
 fn main() -> ExitCode {
-    // The nanny starts its own program for two more processes: the signal helper, and the process
-    // that becomes dnsmasq.
+    // The nanny starts this binary again as two other processes: the signal helper, and the process
+    // that then executes dnsmasq.
     let mut words = std::env::args_os().skip(1);
     if words
         .next()

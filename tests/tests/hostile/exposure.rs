@@ -1,4 +1,4 @@
-//! Checks the guarantees in SECURITY.md about what the ports expose, with the real binaries.
+//! Tests of guarantees in SECURITY.md, with the real binaries.
 
 use std::net::Ipv4Addr;
 
