@@ -7,11 +7,11 @@ use serde::Deserialize;
 use wire::query_filter::{QueryFilter, QueryFilterError, QueryFilterText};
 use wire::shorten;
 
-/// Default of the maximum number of log lines per second.
+/// Default of `rate`, the maximum number of log lines per second.
 pub const DEFAULT_RATE: u32 = 1000;
-/// Maximum number of log lines per second.
+/// Highest accepted `rate`, in log lines per second.
 pub const MAX_RATE: u32 = 100_000;
-/// Maximum time for which `tap` follows queries, in seconds.
+/// Maximum time for which the command or the page `tap` follows queries, in seconds.
 pub const MAX_SECONDS: u32 = 600;
 
 /// The `queryLog` of a `ConfigMap`: the queries to log, the maximum rate, and the time when logging

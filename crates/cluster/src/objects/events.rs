@@ -76,9 +76,9 @@ pub enum Event {
     /// of the source, possibly after further changes of both sources. Before the first such event,
     /// the endpoints are unknown.
     ///
-    /// While Endpoints are used, changes of slices still follow, unless an empty list has removed
-    /// all slices. While slices are used, no changes of Endpoints follow. If Endpoints are used
-    /// again later, their changes start with a list.
+    /// While Endpoints are used, changes of slices still follow. If the API server refuses slices
+    /// during this time, an empty list removes all slices. While slices are used, no changes of
+    /// Endpoints follow. If Endpoints are used again later, their changes start with a list.
     EndpointsFrom(EndpointsSource),
     /// Slices are used but can no longer be read. The index switches to Endpoints, unless addresses
     /// in the slices are missing from Endpoints.

@@ -28,7 +28,7 @@ use crate::objects::{Kind, ObjectKey};
 /// Interval at which an ongoing failure is logged again.
 const REMINDER: Duration = Duration::from_mins(5);
 /// Time after which an outage is logged again for the first time. An API server restarts in less
-/// time. In a longer outage, the reason of the failures no longer changes by then.
+/// time. In a longer outage, the reason of the failures has stopped changing by then.
 const FIRST_REMINDER: Duration = Duration::from_secs(30);
 /// Maximum number of distinct problems of objects that are remembered and logged.
 const MAX_REMEMBERED: usize = 1000;
@@ -101,7 +101,7 @@ impl ApiOutage {
         let outage = ongoing.get_or_insert_with(|| OngoingOutage::new(now));
 
         outage.failures = outage.failures.saturating_add(1);
-        // The outage ends when each of these feeds works again, however often it has failed.
+        // A feed counts once, however often it has failed.
         outage.failing_feeds += usize::from(is_new);
         outage.kinds.insert(kind.plural());
         // An operator must act if credentials are rejected, so one line is logged about them at
