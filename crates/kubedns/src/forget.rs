@@ -33,7 +33,7 @@ async fn empty_cache(forwarder: &Forwarder, mut in_force: watch::Receiver<Arc<In
     let mut version = in_force.borrow_and_update().version;
     let mut last_replies = None;
     loop {
-        // Without a deadline, the branch below is disabled, and the pause has no effect.
+        // If `last_replies` is `None`, the branch that waits for `pause` is disabled.
         let pause = sleep_until(last_replies.unwrap_or_else(Instant::now));
         tokio::select! {
             edited = in_force.wait_for(|now| now.version != version) => match edited {

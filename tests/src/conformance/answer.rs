@@ -96,7 +96,7 @@ impl Answer {
 
     /// The answer with a fixed mark in place of the CNAME's target, for questions with several
     /// possible CNAMEs. The server chooses one of these CNAMEs at random. The answer stays
-    /// unchanged if none of its records has the target as its name.
+    /// unchanged if it contains no record of the target.
     pub fn with_choice_marked(&self) -> Response {
         let mut response = self.response.clone();
         let asked = response

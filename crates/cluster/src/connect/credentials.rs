@@ -59,9 +59,9 @@ enum TokenSource {
 }
 
 impl Credentials {
-    /// Removes from `user` the credentials that this module handles, so that `kube` does not handle
-    /// them: it would read files only once, and would wait for a plugin without a timeout. This
-    /// function reads files, which may block.
+    /// Reads the credentials of `user`. Certificates, token files and plugins are removed from
+    /// `user`, because `kube` would read files only once, and would wait for a plugin without a
+    /// timeout. This function reads files, which may block.
     ///
     /// # Errors
     ///
