@@ -119,7 +119,7 @@ impl MessageTree {
     /// # Errors
     ///
     /// If the key or the value is invalid. If the value is invalid, the former message of the key
-    /// is removed, because a new list would not contain the former message.
+    /// is removed, because etcd no longer has the former message.
     pub fn apply(
         &mut self,
         keys: &ZoneKeys,

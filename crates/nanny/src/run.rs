@@ -44,12 +44,11 @@ use crate::state_dir::{StateDir, StateDirError};
 const SERVERS_FILE: &str = "servers.conf";
 /// The cluster domain if neither flags nor arguments give one.
 const CLUSTER_DOMAIN: &str = "cluster.local";
-/// The longest wait for the addresses of stub servers before the first start of dnsmasq. The nanny
-/// waits only if there is no servers file, because a server that is added later then requires a
-/// restart.
+/// The longest wait for the addresses of stub servers before the first start of dnsmasq. With a
+/// servers file, the nanny does not wait, because servers can be added later without a restart.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
 /// The name of the writer of the query log, if dnsmasq does not forward to kubedns.
-const KUBEDNS: &str = "kubedns, to which dnsmasq forwards no names";
+const KUBEDNS: &str = "the kubedns in front of dnsmasq (dnsmasq forwards no names to kubedns)";
 /// Timeout of the look-up of -kubednsServer.
 const LOOKUP: Duration = Duration::from_secs(5);
 /// The longest wait for the end of the tasks after they are told to stop.

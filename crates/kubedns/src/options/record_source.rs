@@ -27,7 +27,7 @@ pub enum EtcdAloneError {
     OfCluster(&'static str),
     /// A configuration that the API server stores.
     #[error(
-        "--config-map is read from the API server, and none is given; use --config-dir to serve the zones of --etcd-zone alone, or give --kubecfg-file or --kube-master-url"
+        "--config-map names a ConfigMap of the API server, and no API server is given; use --config-dir to serve the zones of --etcd-zone alone, or give --kubecfg-file or --kube-master-url"
     )]
     ConfigMap,
 }

@@ -174,9 +174,9 @@ fn pid_of(child: &Child) -> io::Result<Pid> {
         .ok_or_else(|| io::Error::other("the process has no ID"))
 }
 
-/// A pipe for dnsmasq's log. dnsmasq does not answer queries while a write to a full pipe blocks;
-/// `--log-async` has no effect with `--log-facility=-`. Writes to this pipe never block: if the
-/// pipe is full, dnsmasq drops lines, and logs their number.
+/// A pipe for dnsmasq's log. dnsmasq does not answer queries while a write to a full pipe blocks.
+/// `--log-async` does not help, because it has no effect with `--log-facility=-`. Writes to this
+/// pipe never block: if the pipe is full, dnsmasq drops lines, and logs their number.
 struct LogPipe {
     reader: pipe::Receiver,
     writer: OwnedFd,

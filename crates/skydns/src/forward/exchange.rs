@@ -85,8 +85,8 @@ impl UpstreamExchange<'_> {
         self.deadline.checked_sub(MARGIN).unwrap_or(self.deadline)
     }
 
-    /// Sends the query of a loop probe. Returns the first usable reply, whatever its RCODE. The
-    /// metrics do not count the query.
+    /// Sends the query of a loop probe. A SERVFAIL reply is returned without a retry. The metrics do
+    /// not count the query.
     pub(super) async fn run_once(self) -> Result<UpstreamReply, UpstreamFailure> {
         match self.upstream.protocol {
             UpstreamProtocol::Udp => udp::query_upstream(self, false).await,

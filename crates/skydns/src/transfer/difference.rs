@@ -1,5 +1,5 @@
 //! The difference between two versions of a zone: the content of an incremental transfer (RFC
-//! 1995), and the reason for a new version.
+//! 1995). If nothing differs, the zone keeps its version.
 
 use super::content::{ZoneContent, ZoneRecord};
 use super::names::OwnerNames;
