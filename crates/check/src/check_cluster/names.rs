@@ -201,7 +201,7 @@ impl NameChecks<'_> {
             Some(known) if !answer.addresses.contains(&known) => {
                 let text = format!("{KIND}: {name} is {shown}, but {known} at the API server");
                 CheckLine::failed(GROUP, text).with_advice(
-                    "Check whether the pod watches this cluster, and when it last received a change.",
+                    "Check whether kubedns watches this cluster, and when kubedns last received a change.",
                     "records-late",
                 )
             }

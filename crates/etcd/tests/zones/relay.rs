@@ -1,6 +1,6 @@
 //! A TCP relay in front of etcd. Closing the relay closes all its connections. The connection of a
-//! muted watch stays open, but the relay drops everything that etcd sends on it after etcd has
-//! confirmed the watch.
+//! muted watch stays open. Once etcd has confirmed the watch, the relay drops everything that etcd
+//! sends on the connection.
 
 use std::io;
 use std::net::SocketAddr;
