@@ -9,8 +9,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-/// The default of `--port-base`. The stub domain in the example ConfigMap has a server on the port
-/// `upstream` of the block that begins at this default.
+/// The default of `--port-base`. With this default, the port `upstream` is 5306. The stub domain in
+/// the example ConfigMap has a server on this port.
 pub const DEFAULT_BASE: u16 = 5300;
 
 /// The range in which `--port-base 0` looks for a free block. Linux takes the source ports of

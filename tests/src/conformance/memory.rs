@@ -1,6 +1,8 @@
-//! The recorded responses of a resolver, from all scenarios. The test resolver replays the
-//! recording of the current question. If this recording lacks a query, the test resolver takes the
-//! response from here.
+//! The recorded exchanges of kube-dns with its resolver, from all scenarios.
+//!
+//! For each question to the server, the test resolver replays the exchanges that were recorded with
+//! the question. If the server forwards a query that has no such exchange, the response comes from
+//! [`Memory`].
 
 use std::collections::HashMap;
 

@@ -160,8 +160,8 @@ async fn expensive_query_of_other_host_has_turn() {
         .expect("the server stops in time");
 }
 
-/// The search list of a query may contain an expensive name. The query then needs a place in the
-/// queue, and gets SERVFAIL if the queue is full.
+/// If a search list completes the queried name to an expensive name, the query needs a place in the
+/// queue. If the queue is full, the query gets SERVFAIL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn searched_name_needs_place_in_queue() {
     // Maximum number of expensive queries of one host that may wait.

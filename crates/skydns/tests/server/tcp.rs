@@ -132,7 +132,7 @@ async fn slow_client_does_not_delay_stop() {
     /// Small kernel buffers make the server wait for the client.
     const KERNEL: u32 = 32 * 1024;
     const SEGMENT: u32 = 536;
-    // With a short name, the server reads more queries at once.
+    // The name is short, so that the server receives many queries in one read.
     let server = start(Fixed::new(&[]).with_big_answer_at(&["b"]));
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(KERNEL).expect("set");
