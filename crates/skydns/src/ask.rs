@@ -74,8 +74,9 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
                     }
                 }
             }
-            // With `--search-suffix` the server completes this name with a search list. The response
-            // here has no records. `explain` shows each completed name with its answer instead.
+            // With `--search-suffix` the server completes this name with a search list. The
+            // response here has no records. `explain` shows each completed name with its answer
+            // instead.
             EngineOutcome::Search(_) => {
                 return Response {
                     rcode: Some(rcode::NOERROR),
