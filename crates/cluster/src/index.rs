@@ -205,8 +205,8 @@ impl Index {
         self.publish_objects();
 
         // Until the first lists are complete, no client gets the records, so they are not
-        // published. Otherwise, each batch of the lists would have to copy the published records
-        // that it changes.
+        // published. If they were published, each batch of the lists would have to copy the
+        // published records that it changes.
         let changed = std::mem::take(&mut self.changed);
         if !changed && (outdated.is_empty() || !self.snapshot.synced) {
             return false;

@@ -294,7 +294,7 @@ impl KubednsState {
 
         info!(
             routes,
-            "kubedns forwards to other servers now, so the cache of dnsmasq is flushed"
+            "kubedns reports a new list of upstream servers, so the cache of dnsmasq is flushed"
         );
         self.routes = Some(routes);
         self.flush_count += 1;

@@ -2,10 +2,9 @@
 //! RFC 6891). The crate also has mnemonics of types and RCODEs, addresses of servers, filters of
 //! queries, and rankings of the clients and names with the most queries.
 //!
-//! The crate knows neither zones nor upstreams, and opens no socket. Parsing is safe for any
-//! octets: the parser does not panic, always ends, and allocates no more than the size of the
-//! message. The fast path of a query ([`Query`], [`ResponseWriter`], [`reverse`]) does not
-//! allocate.
+//! The crate has no zones and opens no sockets. Parsing is safe for any octets: the parser does not
+//! panic, always ends, and allocates no more than the size of the message. The fast path of a query
+//! ([`Query`], [`ResponseWriter`], [`reverse`]) does not allocate.
 
 mod codes;
 mod compression;

@@ -80,7 +80,8 @@ pub(super) fn forwarded_to(candidate: &NameCandidate) -> Option<String> {
         (_, NameRoute::Upstreams { servers } | NameRoute::Reverse { servers, .. }) => {
             (None, servers)
         }
-        // A missing name of the cluster domain or of another zone, which `--fallthrough` forwards.
+        // With `--fallthrough`, kubedns forwards missing names of the cluster domain and of other
+        // zones.
         (
             _,
             NameRoute::ClusterDomain { .. }
