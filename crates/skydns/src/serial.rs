@@ -63,7 +63,7 @@ impl ZoneSerials {
     }
 
     /// The serial of the next version of a zone: the time `now`, or one more than the last serial
-    /// if the clock was set back.
+    /// if `now` is not later than the last serial.
     pub(crate) fn next_serial(&self, zone: &Name, now: u64) -> u32 {
         let last = self.zone_serial(zone);
         let now = low_bits(now);

@@ -495,7 +495,8 @@ impl api::Metadata {
         self.resource_version().into()
     }
 
-    /// The label `new`, or else the label `old`; `None` if it is empty.
+    /// The value of the label `new`, or of the label `old` if the label `new` is missing. An empty
+    /// value gives `None`.
     fn topology_label(&self, new: &str, old: &str) -> Option<SmolStr> {
         let value = api::value(&self.labels, new).or_else(|| api::value(&self.labels, old))?;
         (!value.is_empty()).then(|| SmolStr::new(value))

@@ -1,8 +1,8 @@
 //! Cache of upstream replies. Replies are fresh within their TTLs, and stale answers replace
 //! failures of the upstreams (RFC 8767).
 //!
-//! The cache is off unless [`Forwarder`](super::Forwarder) gets a cache. Cluster names
-//! are not forwarded and therefore not cached here.
+//! A [`Forwarder`](super::Forwarder) without a [`ReplyCache`] caches nothing. Cluster names are not
+//! forwarded and therefore not cached here.
 //!
 //! # Cached replies
 //!
