@@ -61,8 +61,8 @@ impl BucketTags {
 
         while candidates != 0 {
             let at = usize::try_from(candidates.trailing_zeros()).ok()?;
-            // Bits beyond the last entry are zero, so they match a tag of zeros. For such a bit, `get`
-            // returns `None`. By then, all entries with a matching tag have been compared.
+            // Bits beyond the last entry are zero, so they match a tag of zeros. For such a bit,
+            // `get` returns `None`. By then, all entries with a matching tag have been compared.
             if entries.get(at)?.0.borrow() == key {
                 return Some(at);
             }
