@@ -1,4 +1,4 @@
-//! DNS presentation format (RFC 1035, section 5.1): types, RCODEs and record data.
+//! Record data in DNS presentation format (RFC 1035, section 5.1).
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};

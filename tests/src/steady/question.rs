@@ -156,7 +156,8 @@ impl Question {
     }
 }
 
-/// Sends a query over UDP. Repeats a query with a truncated answer over TCP, as resolvers do.
+/// Sends a query over UDP. If the answer is truncated, sends the query again over TCP, as resolvers
+/// do.
 async fn udp_then_tcp(
     server: SocketAddr,
     query: &[u8],

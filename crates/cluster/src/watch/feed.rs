@@ -313,7 +313,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
                     history.note_deleted(&key);
                     self.send_change(Change::Deleted(key), at).await?;
                 } else {
-                    let problem = "it is deleted and has no name";
+                    let problem = "the object of a DELETED event has no name";
                     self.malformed_log.log_object(None, &problem);
                 }
                 history.advance(&object.version());

@@ -15,7 +15,7 @@ use tokio_rustls::rustls::pki_types::UnixTime;
 
 use super::running_feed::{RunningFeed, TIMEOUT, connect_with, fast_timing};
 
-/// A clock in the year 2200, when every certificate has expired.
+/// A clock in the year 2199, when every certificate has expired.
 #[derive(Debug)]
 struct FarFuture;
 

@@ -134,7 +134,7 @@ pub(super) fn hash_data(data: &Result<RawData, ReadError>) -> u64 {
         Ok(data) => {
             for (key, value) in data {
                 hash.write(key.as_bytes());
-                // The length separates the octets of a value from those of the next key.
+                // The length shows where the value ends and the next key begins.
                 hash.write(&value.len().to_le_bytes());
                 hash.write(value);
             }
