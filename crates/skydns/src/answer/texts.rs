@@ -77,7 +77,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             self.message
                 .write_cname(form, alias.target.wire(), alias.ttl)?;
 
-            // Upstreams are only queried for addresses, so texts outside our zones are not found.
+            // An `ExternalQuery` asks an upstream for addresses, not for texts. So the texts of a
+            // target outside our zones are not found.
             let lower = alias.target.to_lowercase();
             let Some(authority) = Authority::of(self.view, lower.wire()) else {
                 return Ok(false);
