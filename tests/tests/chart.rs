@@ -235,8 +235,7 @@ const NODE_CACHE_VALUES: &str = r#"
     image.pullSecrets=["mine"]                        | /imagePullSecrets       | [{"name": "mine"}]
 "#;
 
-/// The cache on the nodes has Kubernetes' own image, and shares the addresses and the domain with
-/// kube-dns.
+/// The values `clusterIP` and `clusterDomain` apply to kube-dns and to the cache on the nodes.
 #[test]
 fn node_cache_values_change_its_daemonset() {
     if is_helm_missing() {
@@ -297,8 +296,8 @@ fn autoscaler_example_scales_the_deployment() {
     }
 }
 
-/// Checks that the chart refuses the values in each row of a table with the error in the same row.
-/// Blanks separate the values.
+/// Checks that the chart refuses the values in each row of `mistakes`. Blanks separate the values.
+/// The second column is a part of the expected error.
 fn assert_refused(mistakes: &str) {
     for [values, expected] in table::rows(mistakes) {
         let set = values.split(' ').flat_map(|value| ["--set-json", value]);

@@ -1,8 +1,7 @@
 //! Zones from etcd: watches the keys of each zone, and publishes the content of the zone.
 //!
-//! If kubedns serves cluster names, too, its readiness does not wait for etcd, because readiness
-//! concerns cluster names. Queries for names in a zone are answered with SERVFAIL until the zone is
-//! loaded.
+//! If kubedns also serves cluster names, its readiness does not wait for etcd. Queries for names in
+//! a zone are answered with SERVFAIL until the zone is loaded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
