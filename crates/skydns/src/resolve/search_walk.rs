@@ -261,7 +261,7 @@ impl SearchWalk {
         match &self.end {
             WalkEnd::Empty(at, response) | WalkEnd::Found(at, response) => {
                 if let Some(name) = self.list.names.get(*at) {
-                    // The alias is valid only while the names before this name do not exist.
+                    // The choice of this name depends on the negative responses for other names.
                     let ttl = self.negative_ttl.min(self.alias_ttl);
                     records.system = response.system;
                     records.reason = response.reason;
