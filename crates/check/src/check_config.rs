@@ -323,7 +323,7 @@ fn find_doubtful_servers(data: &RawData, domains: &BTreeSet<String>) -> Vec<Stri
         if domains.contains(domain) && !servers.is_empty() {
             warnings.push(format!(
                 "stub domain {domain:?} is the cluster domain: dnsmasq asks kubedns, the servers of \
-                 the stub domain, or both, and kubedns never asks these servers (key stubDomains); \
+                 the stub domain, or both; kubedns never asks these servers (key stubDomains); \
                  use a domain below the cluster domain"
             ));
         }
