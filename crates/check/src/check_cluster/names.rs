@@ -44,7 +44,7 @@ struct QueryFailure {
     words: String,
 }
 
-/// A check, and an address that it found.
+/// A check of a Service, and an address of that Service, if one is known.
 struct AddressCheck {
     check: CheckLine,
     address: Option<IpAddr>,

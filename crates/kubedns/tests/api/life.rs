@@ -139,8 +139,8 @@ async fn api_server_restart_logs_two_lines() {
 
     let changes = Cell::new(0_u8);
     let again = async || {
-        // The log line below comes after an event of each watch. While a watch is not open, a
-        // change arrives with a list and not as an event, so the change is repeated.
+        // kubedns logs the line below once every watch has received an event. While a watch is not
+        // open, a change arrives with a list and not as an event, so the change is repeated.
         changes.set(changes.get() + 1);
         let ip = format!("10.96.1.{}", changes.get());
         cluster.set(mk_cluster_ip("apps", "web", &[&ip], &["http:80"]));

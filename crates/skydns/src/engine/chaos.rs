@@ -24,8 +24,8 @@ impl<V: View> Engine<'_, V> {
     /// Answers a query for a CHAOS name with the texts of the name, and any other query with
     /// REFUSED.
     pub(super) fn answer_other_class(&self, out: &mut Vec<u8>) -> Reply {
-        // The routes are answered even before the cluster's records are complete: the nanny must
-        // not wait for the records.
+        // The nanny must get an answer to `routes.kubedns.` even before the cluster's records are
+        // complete.
         if !self.view.has_synced() && self.query.lower() != ROUTES {
             return self.refuse_query(&Cause::NotSynced, out);
         }
