@@ -74,7 +74,8 @@ pub enum Kind {
     Pod,
     /// multicluster.x-k8s.io/v1alpha1 `ServiceImport`.
     ServiceImport,
-    /// discovery.k8s.io/v1 `EndpointSlice` of a `ServiceImport`, which is watched separately.
+    /// discovery.k8s.io/v1 `EndpointSlice` of a `ServiceImport`. Such slices have a watch of their
+    /// own.
     ImportedSlice,
 }
 

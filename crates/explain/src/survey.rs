@@ -160,8 +160,8 @@ fn wanted_services(candidate: &NameCandidate) -> Vec<WantedService> {
             hostname: hostname.clone(),
         });
     }
-    // The hostname is a label of the alias, so the Services of the target are wanted without a
-    // hostname.
+    // The hostname is a label of the candidate's own name, so it does not apply to the Services of
+    // the target.
     for key in candidate.target.iter().flat_map(|target| &target.sources) {
         wanted.push(WantedService {
             key: key.clone(),

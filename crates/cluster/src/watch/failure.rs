@@ -36,7 +36,7 @@ pub enum RequestFailure {
     /// Any other error response.
     #[error("error {code}: {message}")]
     Server {
-        /// The HTTP status code, or the code in the error.
+        /// The HTTP status code, or the code in the object of an ERROR event.
         code: u16,
         /// Message of the API server.
         message: String,
