@@ -162,7 +162,7 @@ impl Dnsmasq {
     }
 }
 
-/// Servers that need no probe as upstreams: the servers of `--probe`, kubedns and dnsmasq.
+/// Servers that need no probe as upstreams: the servers of `specs`, kubedns and dnsmasq.
 fn probed_servers(options: &Options, specs: &[ProbeSpec]) -> Vec<ServerAddr> {
     let probed = specs.iter().map(|spec| spec.server.clone());
     probed

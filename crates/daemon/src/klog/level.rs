@@ -8,8 +8,7 @@ use wildmatch::WildMatch;
 
 use crate::flags::{ValueError, plain_number};
 
-/// The crates of this project, except development tools, which do not use this log. Events of other
-/// crates need a higher verbosity.
+/// The crates whose events count as our own. Events of other crates need a higher verbosity.
 const OURS: [&str; 19] = [
     "treecache",
     "wire",
