@@ -55,7 +55,8 @@ pub(crate) struct Dnsmasq {
 }
 
 impl Parts {
-    /// Builds all parts. Fails if the value of a flag is unusable, or if flags contradict each other.
+    /// Builds all parts. Fails if the value of a flag is unusable, or if flags contradict each
+    /// other.
     pub(crate) fn new(options: Options) -> anyhow::Result<Self> {
         // No request could ever match a path without a leading slash.
         if !options.prometheus_path.starts_with('/') {

@@ -16,8 +16,8 @@ use crate::document::{
 #[derive(Debug)]
 pub(crate) struct NameCandidate {
     pub(crate) name: Name,
-    /// The labels below the cluster domain, from right to left; `None` outside of the cluster domain
-    /// and in a further zone.
+    /// The labels below the cluster domain, from right to left; `None` outside of the cluster
+    /// domain and in a further zone.
     pub(crate) path: Option<Vec<String>>,
     pub(crate) kind: NameKind,
     pub(crate) route: NameRoute,
