@@ -213,13 +213,18 @@ impl NannyStart {
         };
 
         let stop = &self.stop_tasks;
+        self.tasks.lasting(
+            "resolving the names of stub servers",
+            resolver.run(stop.clone()),
+        );
         self.tasks
-            .lasting("resolve names", resolver.run(stop.clone()));
+            .lasting("following the routes of kubedns", poller.run(stop.clone()));
+        self.tasks.critical(
+            "answering SERVFAIL for stub domains",
+            servfail_server.run(stop.clone()),
+        );
         self.tasks
-            .lasting("follow the routes of kubedns", poller.run(stop.clone()));
-        self.tasks
-            .critical("fail unroutable queries", servfail_server.run(stop.clone()));
-        self.tasks.lasting("route", router.run(stop.clone()));
+            .lasting("computing the routes", router.run(stop.clone()));
         Ok(started)
     }
 
@@ -247,8 +252,10 @@ impl NannyStart {
             requests,
             report,
         );
-        self.tasks
-            .lasting("find loops", finder.run(self.stop_tasks.clone()));
+        self.tasks.lasting(
+            "looking for forwarding loops",
+            finder.run(self.stop_tasks.clone()),
+        );
         Some(mark)
     }
 
@@ -262,7 +269,7 @@ impl NannyStart {
         let states = config.subscribe();
         if self.flags.restart_dnsmasq {
             self.tasks.lasting(
-                "follow the configuration",
+                "following the configuration",
                 config.run(self.stop_tasks.clone()),
             );
         }
@@ -283,14 +290,14 @@ impl NannyStart {
             let for_names = self.open_resolv_conf(vec![PathBuf::from("/etc/resolv.conf")]);
             let servers = for_names.subscribe();
             self.tasks.lasting(
-                "follow resolv.conf for names",
+                "following resolv.conf for the names of stub servers",
                 for_names.run(self.stop_tasks.clone()),
             );
             servers
         };
         if self.plan.follow_resolv {
             self.tasks.lasting(
-                "follow resolv.conf",
+                "following resolv.conf",
                 for_dnsmasq.run(self.stop_tasks.clone()),
             );
         }
@@ -311,7 +318,7 @@ impl NannyStart {
             .report
             .clone()
             .keep_status_file(directory, self.stop_tasks.clone());
-        self.tasks.lasting("write status", write);
+        self.tasks.lasting("writing the status file", write);
     }
 
     /// Opens the query log before dnsmasq starts, so that a configured query log needs no restart
@@ -329,7 +336,7 @@ impl NannyStart {
         let log = query_log(&queries, asks_kubedns);
         let logger = QueryLogger::new(log, states, LoggedQueries::Configured);
         self.tasks
-            .lasting("write the query log", logger.run(self.stop_tasks.clone()));
+            .lasting("writing the query log", logger.run(self.stop_tasks.clone()));
         Ok(queries)
     }
 
@@ -362,8 +369,10 @@ impl NannyStart {
         // The pages listen before dnsmasq starts, so that the pages can be read as soon as dnsmasq
         // answers.
         let listener = PageListener::open(host, port).await;
-        self.tasks
-            .lasting("status pages", listener.run(pages, self.stop_tasks.clone()));
+        self.tasks.lasting(
+            "serving the status pages",
+            listener.run(pages, self.stop_tasks.clone()),
+        );
     }
 
     fn finish(

@@ -186,7 +186,6 @@ impl Probe {
         } = outcome.clone();
         tracing::debug!(label, ?state, ?latency, error, rcode, "probed");
 
-        // Metrics and health change together.
         let mut health = self.health.lock();
         self.metrics.count(&outcome);
         let has_changed = health.record(outcome, Now::read());

@@ -1,4 +1,4 @@
-//! A TLS proxy in front of a scripted upstream, with the certificates of `testdata/tls`.
+//! A TLS proxy in front of a server without TLS, such as a scripted upstream.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

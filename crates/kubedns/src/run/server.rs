@@ -223,7 +223,7 @@ fn follow_etcd(
         return Ok(());
     }
     let metrics = ::etcd::EtcdMetrics::new().context("cannot set up metrics")?;
-    registry.register("the metrics of the zones of etcd", metrics.clone())?;
+    registry.register("kubedns_etcd_*", metrics.clone())?;
     zones.follow(tasks, &metrics, publish, stop);
     Ok(())
 }

@@ -65,7 +65,7 @@ struct AliasWalk<'o> {
     /// Names whose records are written, in lower case.
     done: IndexSet<Name>,
     /// Upstream records that were written. Two aliases may share records, which are written once.
-    /// The set is hashed because an upstream decides the number of records.
+    /// An upstream may send many records, so the records are in a hash set.
     written: IndexSet<&'o ExternalRecord>,
     names: NameOffsets,
     /// Names without addresses, in lower case. Without this map, such a name would be followed once

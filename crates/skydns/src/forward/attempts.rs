@@ -25,7 +25,7 @@ use super::in_flight::InFlightKey;
 use super::key::QueryKey;
 use super::{ForwardError, ForwarderState, UpstreamReply};
 
-/// Minimum time before the next upstream is tried, for any number of upstreams.
+/// Minimum time for which an upstream may be silent before the next upstream is tried.
 const MIN_SILENCE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The value of `tries` for a probe that a client's query has caused. Later queries of clients
