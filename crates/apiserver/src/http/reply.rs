@@ -33,7 +33,7 @@ pub(super) struct Answer {
 
 enum Body {
     Whole(Bytes),
-    /// The lines of a watch.
+    /// The events of a watch: lines of JSON, or protobuf messages.
     Lines(corruption::Body),
 }
 

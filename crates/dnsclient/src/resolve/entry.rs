@@ -80,7 +80,7 @@ impl NameEntry {
     pub(super) fn make_due(&mut self) {
         self.next = match self.next {
             NextLookup::At(_) => NextLookup::default(),
-            // The running lookup may have begun with the old servers, so another one follows it.
+            // resolv.conf has changed since the running lookup began, so another lookup follows.
             NextLookup::Running | NextLookup::RunningTwice => NextLookup::RunningTwice,
         };
     }

@@ -245,7 +245,6 @@ fn without_ready_endpoints(evidence: Evidence<'_>, candidate: &NameCandidate) ->
         .endpoints
         .as_ref()
         .map_or(0, |endpoints| endpoints.ready);
-    // Only a Service with a cluster IP is answered even without ready endpoints.
     if service.kind != ShownServiceKind::ClusterIp || ready > 0 {
         return None;
     }
