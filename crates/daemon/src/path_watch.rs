@@ -53,7 +53,7 @@ struct Targets {
 #[derive(Debug)]
 struct Notifications {
     watcher: Option<RecommendedWatcher>,
-    /// The watched path and its parent directory.
+    /// The identities of the path and of its parent directory at the last examination.
     watched: [Option<FileIdentity>; 2],
 }
 

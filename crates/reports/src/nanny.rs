@@ -159,7 +159,8 @@ pub struct RoutesStatus {
     /// Servers left out because queries to them come back to dnsmasq.
     pub loops: BTreeSet<String>,
     /// The address at which the nanny answers every query with SERVFAIL. dnsmasq forwards queries
-    /// there if their stub domain has no usable server.
+    /// there if their stub domain has no usable server. If dnsmasq does not support the configured
+    /// servers, queries go there until kubedns follows the configuration in force.
     #[serde(rename = "nowhere")]
     pub servfail_server: Option<String>,
     /// The version of the configuration that kubedns reports, if the nanny polls kubedns.

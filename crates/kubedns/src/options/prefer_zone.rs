@@ -114,10 +114,11 @@ impl Options {
         let missing = if self.pods == PodMode::Node {
             OwnNodeError::NoNode("--pods=node", "")
         } else if self.prefer_zone.follows_node() {
-            OwnNodeError::NoNode(
-                "--prefer-zone=auto or hints",
-                ", or else the flag must name the zone",
-            )
+            let flag = match self.prefer_zone {
+                PreferZone::Hints => "--prefer-zone=hints",
+                _ => "--prefer-zone=auto",
+            };
+            OwnNodeError::NoNode(flag, ", or else the flag must name the zone")
         } else {
             return Ok(None);
         };

@@ -32,8 +32,8 @@ impl Secondary {
 }
 
 impl Kind {
-    /// The installed secondaries. Prints the names of those that are not installed to standard
-    /// error.
+    /// The installed secondaries. For each secondary that is not installed, prints a line to
+    /// standard error.
     #[allow(
         clippy::print_stderr,
         reason = "the test prints which secondaries are not tested"
