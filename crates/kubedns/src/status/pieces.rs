@@ -94,8 +94,8 @@ impl PieceReader {
     }
 }
 
-/// Divides the page into pieces. Each piece is sent when the reader has taken the previous piece from
-/// the channel, which has room for one piece.
+/// Divides the page into pieces. The channel to the reader has room for one piece, so each piece is
+/// sent when the reader has taken the previous one.
 struct Pieces<'a> {
     share: &'a HalfCore,
     /// The turn in which the current piece is made.
