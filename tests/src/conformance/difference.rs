@@ -76,7 +76,7 @@ pub struct Difference {
     /// root of the repository.
     #[serde(default)]
     pub tests: Vec<PathBuf>,
-    /// A rule that changes the recorded answers, and the answers in other difference files.
+    /// A rule that changes the recorded answers, and the answers in difference files.
     pub edit: Option<Edit>,
     /// The answers that replace recorded ones.
     #[serde(default)]

@@ -193,7 +193,7 @@ impl UpstreamAttempts {
 
     /// Time at which to stop waiting for an upstream that is queried now. At most
     /// [`ForwardLimits::max_open`](crate::forward::ForwardLimits::max_open) upstreams are queried
-    /// at the same time, so a later upstream may have to wait until that time.
+    /// at the same time. A later upstream may have to wait until an earlier one is given up.
     fn give_up_at(&self, now: Instant, silence_timeout: Duration) -> Instant {
         let attempts = u32::try_from(self.state.limits.max_open).unwrap_or(u32::MAX);
         self.deadline
