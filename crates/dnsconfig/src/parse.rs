@@ -108,8 +108,8 @@ impl ConfigKey {
     fn accepted(self) -> &'static str {
         match self {
             Self::Aliases => {
-                "a JSON object of name (or *.domain) -> service.namespace, or name -> whole name (of \
-                 at least three labels, or with a dot at the end)"
+                "a JSON object of name -> target; a name may be *.domain; a target is \
+                 service.namespace or a whole name (at least three labels, or a dot at the end)"
             }
             Self::Hosts => {
                 "lines as in /etc/hosts: an IP address, and names (or *.domain) outside the cluster \
@@ -122,17 +122,17 @@ impl ConfigKey {
                 "a JSON object of domain (. for all names) -> list of types, each A or AAAA"
             }
             Self::QueryLog => {
-                "a JSON object with any of name, client, rcode, type (each a text, several values \
-                 separated by commas), rate, seconds and until"
+                "a JSON object with any of name, client, rcode, type (each a string of one or \
+                 more values, separated by commas), rate, seconds and until"
             }
             Self::RebindProtection => {
                 "a JSON object, which may have the field \"except\": a list of domains that may have \
                  private addresses"
             }
             Self::StubDomains => {
-                "a JSON object of domain -> list of servers, each an IP, IP:port, [IPv6]:port, DNS \
-                 name or name:port, names in lower case without a dot at the end, addresses also as \
-                 tcp://IP or tls://IP[#name]"
+                "a JSON object of domain -> list of servers; a server is IP, IP:port, [IPv6]:port, \
+                 tcp://IP, tls://IP[#name], DNS name or name:port; DNS names are in lower case, \
+                 without a dot at the end"
             }
             Self::UpstreamNameservers => {
                 "a JSON list of at most 15 servers, each an IP, IP:port or [IPv6]:port, also as \
@@ -347,7 +347,7 @@ fn parse_filter_types(text: &str) -> Result<BTreeMap<String, BTreeSet<AddressTyp
 
 fn parse_stub_domains(text: &str) -> Result<BTreeMap<String, Vec<ServerAddr>>, ConfigError> {
     let key = ConfigKey::StubDomains;
-    // As in Go, `null` is an empty map, list or text.
+    // As in Go, `null` is an empty map, list or string.
     let raw: Option<BTreeMap<String, Option<Vec<Option<String>>>>> = parse_json(key, text)?;
     let raw = raw.unwrap_or_default();
     check_count(key, text, "stub domains", raw.len(), MAX_STUB_DOMAINS)?;

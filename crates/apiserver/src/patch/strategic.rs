@@ -123,8 +123,8 @@ fn merge_element(
         return merge(at, old, element);
     }
 
-    // A new element may have null fields, which mean deletion. A merge into null leaves the null
-    // fields out.
+    // A new element may have null fields, which mean deletion. Merging the element into an empty
+    // value drops these fields.
     let mut added = Value::Null;
     merge(at, &mut added, element)?;
     list.push(added);

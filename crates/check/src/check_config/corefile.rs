@@ -377,8 +377,8 @@ fn missing_keys(config: &Config) -> Vec<String> {
     lines
 }
 
-/// Lists the differences between `CoreDNS` and kube-dns for keys of the `ConfigMap`, for flags that
-/// are not set, and for ports.
+/// Lists the differences between `CoreDNS` and kube-dns that result from keys of the `ConfigMap`,
+/// from the defaults of flags, and from the ports.
 fn different_keys(flags: &KubednsFlags, config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if !flags.is_set("strict-dns") {

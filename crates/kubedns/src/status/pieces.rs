@@ -97,8 +97,9 @@ impl PieceReader {
 /// Divides the page into pieces. The channel to the reader has room for one piece, so each piece is
 /// sent when the reader has taken the previous one.
 struct Pieces<'a> {
+    /// The half of a CPU core that all pages share. They use it in turns.
     share: &'a HalfCore,
-    /// The turn in which the current piece is made.
+    /// The turn in which the current piece is made; `None` while a piece waits for the client.
     turn: Option<HalfCoreTurn<'a>>,
     piece: Vec<u8>,
     sender: mpsc::Sender<PieceMessage>,
@@ -126,8 +127,8 @@ impl<'a> Pieces<'a> {
         self.send(PieceMessage::Piece(piece.into()))
     }
 
-    /// Sends a message outside of a turn, and then waits for the next turn. A client that does not
-    /// read must not keep other pages waiting.
+    /// Ends the turn, sends a message, and waits for the next turn. A client that does not read must
+    /// not keep other pages waiting.
     fn send(&mut self, message: PieceMessage) -> io::Result<()> {
         self.turn = None;
         let deadline = self.deadline.min(Instant::now() + PIECE_TIMEOUT);

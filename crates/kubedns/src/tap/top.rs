@@ -17,7 +17,7 @@ use crate::own_node::OwnNode;
 /// Note for pods in which dnsmasq is the only client of kubedns.
 const IN_FRONT: &str = "dnsmasq is in front: kubedns receives only the queries that dnsmasq cannot answer from its cache, \
                         without the addresses of the clients; \
-                        while dnsmasq logs queries (queryLog in the ConfigMap), top --dnsmasq shows the clients";
+                        top --dnsmasq shows the clients if dnsmasq logs queries (queryLog in the ConfigMap)";
 
 /// The route `GET /top`.
 pub(crate) fn route(

@@ -96,7 +96,7 @@ impl RouteDelivery {
     /// Records that dnsmasq cannot get the newest routes now.
     pub(crate) fn mark_failed(&mut self, cause: &DeliveryError) {
         self.next_try = Some(Instant::now() + RETRY_PAUSE);
-        // A forbidden restart is the operator's choice. The operator has to remedy any other cause.
+        // A forbidden restart is the operator's choice, so it does not count as a failure.
         let pending = match cause {
             DeliveryError::RestartForbidden => PendingStep::Restart,
             _ => PendingStep::Retry,
@@ -127,7 +127,7 @@ impl RouteDelivery {
 
 fn log_pending(pending: PendingStep, reason: &str) {
     match pending {
-        // -restartDnsmasq=false is the user's choice, so this is no error.
+        // -restartDnsmasq=false is the operator's choice, so this is no error.
         PendingStep::Restart => info!(
             reason,
             "dnsmasq keeps the previous servers until it is restarted"
@@ -178,7 +178,8 @@ mod tests {
         )
     }
 
-    /// The number of failed reloads, whether a restart is needed, and whether routes are pending.
+    /// The number of failed reloads, whether pending routes need a forbidden restart, and whether
+    /// routes are pending for another reason.
     fn gauges(report: &Report) -> [u64; 3] {
         let text = report.metrics().render().unwrap();
         let value = |name: &str| {

@@ -291,7 +291,8 @@ fn is_refusal(reply: &UpstreamReply) -> bool {
     matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED)
 }
 
-/// Queries one upstream and records the outcome. `until` is the deadline.
+/// Queries one upstream and records the outcome. `until` is the deadline of this
+/// attempt, which may be earlier than the deadline of the whole query.
 async fn run_attempt(
     state: Arc<ForwarderState>,
     query: InFlightKey,

@@ -24,8 +24,8 @@ pub(super) type ForwardOutcome = Result<Arc<UpstreamReply>, ForwardError>;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct InFlightKey {
     pub(super) key: Arc<QueryKey>,
-    /// Whether the query is sent only over TCP. Only a client over TCP needs this, and only after
-    /// a truncated reply.
+    /// Whether the query is sent only over TCP: a client has asked over TCP, and the reply of the
+    /// upstream over UDP was truncated.
     pub(super) over_tcp: bool,
 }
 

@@ -2,9 +2,8 @@
 //! responses.
 //!
 //! Only answers to A, AAAA and CNAME queries begin with a CNAME to the name at which the walk
-//! ended. A walk for another type may end at a different name than a walk for addresses.
-//! Answers to queries for other types have no CNAME, because caches would use the CNAME for
-//! addresses, too.
+//! ended. A walk for TXT, for example, may end at a different name than the walk for addresses, and
+//! caches would use a CNAME from its answer for addresses, too.
 //!
 //! A walk for A, AAAA or CNAME ends at the first name with A or AAAA records, as in glibc's
 //! resolver. The A and AAAA queries of a client then end at the same name. A walk for another type
@@ -265,23 +264,28 @@ impl SearchWalk {
                     let ttl = self.negative_ttl.min(self.alias_ttl);
                     records.system = response.system;
                     records.reason = response.reason;
-                    records.truncated = response.copy_records(query, name, ttl, writer);
+                    records.truncated =
+                        response.copy_records(query, name, ttl, &self.soa(), writer);
                 }
             }
             WalkEnd::Missing => {
-                let soa = ZoneSoa {
-                    domain: self.soa_owner.wire(),
-                    numbers: self.soa_numbers,
-                    ttl: self.negative_ttl,
-                    minimum: self.negative_ttl,
-                };
                 // If the SOA does not fit, it is left out, because the answer is complete without
                 // it.
-                let _ = soa.write(Section::Authority, writer);
+                let _ = self.soa().write(Section::Authority, writer);
             }
             WalkEnd::Failed => {}
         }
         records
+    }
+
+    /// The SOA record of a negative answer for which no response has one.
+    fn soa(&self) -> ZoneSoa<'_> {
+        ZoneSoa {
+            domain: self.soa_owner.wire(),
+            numbers: self.soa_numbers,
+            ttl: self.negative_ttl,
+            minimum: self.negative_ttl,
+        }
     }
 
     /// The result of the walk. `system` is the part of the server that gave the records.
@@ -348,12 +352,15 @@ impl CandidateResponse {
     }
 
     /// Writes the records of the response for `name`. The TTL of records that the walk adds is at
-    /// most `ttl`. Returns whether the answer is truncated.
+    /// most `ttl`. `soa` is for a negative answer if the response has no SOA record: the walk for a
+    /// CNAME query looks up addresses, and a response with addresses has none. Returns whether the
+    /// answer is truncated.
     fn copy_records(
         &self,
         query: &Query<'_>,
         name: &Name,
         ttl: u32,
+        soa: &ZoneSoa<'_>,
         writer: &mut ResponseWriter<'_, '_>,
     ) -> bool {
         let Ok(message) = Message::parse(&self.message) else {
@@ -370,18 +377,21 @@ impl CandidateResponse {
             writer,
             names: NameOffsets::default(),
         };
-        let is_complete = copier.copy_answer(&message, query, name, ttl).is_ok();
+        let is_truncated = copier.copy_answer(&message, query, name, ttl).is_err()
+            || message.header().is_truncated();
+        if is_truncated {
+            return true;
+        }
 
-        // The answer to a CNAME query usually contains an alias, and needs no SOA record. If the
-        // walk ended at the query name, the answer may be empty, but still has no SOA record.
-        let is_negative = message.header().counts[1] == 0 && query.qtype != rtype::CNAME;
-        if is_negative {
-            copier.copy_soa(&message);
+        // The alias alone answers a CNAME query. For A and AAAA, the records may still be missing.
+        let is_negative = copier.writer.record_count(Section::Answer) == 0
+            || message.header().counts[1] == 0 && query.qtype != rtype::CNAME;
+        if is_negative && !copier.copy_soa(&message) {
+            // Without room for the SOA, the answer is complete, too.
+            let _ = soa.write(Section::Authority, copier.writer);
         }
-        if is_complete {
-            copier.copy_additional(&message);
-        }
-        !is_complete || message.header().is_truncated()
+        copier.copy_additional(&message);
+        false
     }
 }
 
@@ -487,12 +497,15 @@ impl RecordCopier<'_, '_, '_> {
         self.names.write_record(self.writer, &copy)
     }
 
-    /// Copies the SOA record of a negative answer, if there is room.
-    fn copy_soa(&mut self, message: &Message<'_>) {
+    /// Copies the SOA record of a negative response, if there is room. Returns whether the response
+    /// has an SOA record.
+    fn copy_soa(&mut self, message: &Message<'_>) -> bool {
         let mut authority = message.section(Section::Authority);
-        if let Some(soa) = authority.find(|record| record.rtype == rtype::SOA) {
-            let _ = self.copy_record(&soa, Section::Authority);
-        }
+        let Some(soa) = authority.find(|record| record.rtype == rtype::SOA) else {
+            return false;
+        };
+        let _ = self.copy_record(&soa, Section::Authority);
+        true
     }
 
     /// Copies either all additional records or none, because a client would take an incomplete list

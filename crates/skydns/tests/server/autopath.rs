@@ -1,6 +1,6 @@
 //! Autopath: the server looks names up in the whole search list of a client that is a pod.
 
-use super::search::{check_cases, upstream};
+use super::search::{check_cases, said, upstream};
 use super::*;
 
 /// The address of a pod in the namespace `apps`. Clients send their queries from this address by
@@ -10,7 +10,7 @@ const POD: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 /// The answer that a pod must get. `name`, `status` and `completed` come from a test case in
-/// `search.rs`, which queries the name below the search suffix. A pod queries the name below its
+/// `search.rs`. The clients there append `apps.search.cluster.local` to `name`. A pod appends its
 /// first search domain, so the owner of the records is different. If the queried name exists, the
 /// answer has no CNAME record. If no name of the search list exists, the answer has only the SOA
 /// record of the cluster.
@@ -85,6 +85,27 @@ async fn autopath_leaves_other_queries_unchanged() {
     for server in [server, without, strict, strict_without] {
         server.stop().await;
     }
+}
+
+/// The lookup for a CNAME query is for addresses. A response with addresses has no SOA record, but
+/// the client needs one to cache that there is no alias (RFC 2308).
+#[tokio::test(flavor = "multi_thread")]
+async fn cname_query_for_name_with_addresses_gets_soa() {
+    let upstream = Upstream::start(|asked: &Asked| {
+        let address = format!("{} 300 IN A 198.51.100.1", asked.name());
+        Reply::to(&asked.packet).answer(&address).into()
+    })
+    .await;
+    let view = Fixed::new(&[upstream.addr()])
+        .autopath(&["corp.test"], &[(POD, "apps")])
+        .fallthrough(&["svc.cluster.local"]);
+    let server = start(view);
+    let query = Query::new("outside.apps.svc.cluster.local.", "CNAME");
+
+    let answer = said(&udp_from(POD, server.address, &query).await);
+
+    assert_eq!(answer, ["NOERROR", "OURS 60"]);
+    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(failed.unwrap_err(), UpstreamFailure::Refused);
         assert!(
             second.outcome.try_recv().is_err(),
-            "the second query was sent"
+            "the second query was sent, so its outcome is still open"
         );
 
         socket.receive_replies(&mut [0; 512]);
