@@ -71,7 +71,11 @@ pub(super) fn run_command(words: impl IntoIterator<Item = OsString>) -> Exit {
         Ok(options) => options,
         Err(exit) => return exit,
     };
-    if !options.dnsmasq_args.is_empty() && options.path.is_empty() {
+    if !options.dnsmasq_args.is_empty() {
+        if !options.path.is_empty() {
+            let reason = "--dnsmasq-args and FILE exclude each other";
+            return super::usage_error(NAME, reason);
+        }
         return dnsmasq_args::report(&options.dnsmasq_args);
     }
     if options.path.is_empty() || !options.rest.is_empty() {
@@ -131,6 +135,12 @@ fn write_corefile(options: &Options) -> Result<Exit, String> {
 
     let data = match &maps[..] {
         [] => &RawData::new(),
+        [map] if !map.not_text.is_empty() => {
+            let keys = map.not_text.join(", ");
+            return Err(format!(
+                "keys whose values are not text: {keys}; put the values in quotes"
+            ));
+        }
         [map] => &map.data,
         _ => return Err("there is more than one ConfigMap in it".to_owned()),
     };
@@ -176,12 +186,21 @@ fn read_maps(path: &str) -> Result<Vec<ConfigData>, String> {
 
 fn read_text(path: &str) -> std::io::Result<String> {
     let mut text = String::new();
+    // One octet more shows that the input is too large.
     if path == "-" {
         let stdin = std::io::stdin().lock();
-        stdin.take(MAX_INPUT).read_to_string(&mut text)?;
+        stdin.take(MAX_INPUT + 1).read_to_string(&mut text)?;
     } else {
         let file = std::fs::File::open(path)?;
-        file.take(MAX_INPUT).read_to_string(&mut text)?;
+        file.take(MAX_INPUT + 1).read_to_string(&mut text)?;
+    }
+
+    if text.len() as u64 > MAX_INPUT {
+        let reason = format!("it is larger than {MAX_INPUT} bytes");
+        return Err(std::io::Error::new(
+            std::io::ErrorKind::FileTooLarge,
+            reason,
+        ));
     }
     Ok(text)
 }

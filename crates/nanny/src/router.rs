@@ -124,8 +124,6 @@ impl Router {
                 Ok(()) = self.inputs.loop_reloads.changed() => {}
                 Ok(()) = self.inputs.stub_loops.changed() => {}
                 () = pending_if_none(due) => self.kubedns.act_if_due(),
-                // All sources have ended, so the routes stay as they are.
-                else => return std::future::pending().await,
             }
             self.recompute_routes();
         }

@@ -252,9 +252,10 @@ impl<B: Backend> UdpWorker<B> {
         let mut count = 0;
         for (message, received) in messages.zip(received) {
             count += 1;
-            *received = Some(ReceivedDatagram {
+            let peer = self.socket.peer_of(&message);
+            *received = peer.map(|peer| ReceivedDatagram {
                 len: message.bytes,
-                peer: self.socket.peer_of(&message)?,
+                peer,
             });
         }
         Some(count)

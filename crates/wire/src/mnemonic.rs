@@ -21,13 +21,14 @@ const TYPES: [(&str, u16); 14] = [
 ];
 
 /// The RCODEs with a mnemonic. Other RCODEs are written `RCODE23`.
-const RCODES: [(&str, u16); 7] = [
+const RCODES: [(&str, u16); 8] = [
     ("NOERROR", 0),
     ("FORMERR", 1),
     ("SERVFAIL", 2),
     ("NXDOMAIN", 3),
     ("NOTIMP", 4),
     ("REFUSED", 5),
+    ("NOTAUTH", 9),
     ("BADVERS", 16),
 ];
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::name::{Name, to_text, write_octet};
+use super::name::{Name, write_octet};
 use super::{name, rtype};
 
 /// Record data in presentation format. Names in `data` must not be compressed. Unknown types and
@@ -60,7 +60,7 @@ fn soa_text(data: &[u8]) -> Option<String> {
     let (names, numbers) = data.split_at_checked(data.len().checked_sub(20)?)?;
     let (mname, rname) = names.split_at_checked(name::skip_name(names, 0).ok()?)?;
 
-    let mut text = format!("{} {}", to_text(mname), to_text(rname));
+    let mut text = format!("{} {}", name_text(mname)?, name_text(rname)?);
     for number in numbers.as_chunks::<4>().0 {
         let _ = write!(text, " {}", u32::from_be_bytes(*number));
     }
@@ -127,6 +127,11 @@ mod tests {
             (rtype::SRV, &[1], "\\# 1 01"),
             (rtype::SRV, &[0, 0, 0, 0, 0, 80, 9], "\\# 7 00000000005009"),
             (rtype::SOA, &[1], "\\# 1 01"),
+            (
+                rtype::SOA,
+                &[0; 21],
+                "\\# 21 000000000000000000000000000000000000000000",
+            ),
             (rtype::TXT, &[9], "\\# 1 09"),
         ] {
             assert_eq!(rdata_text(rtype, data), expected);

@@ -47,7 +47,11 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
     let names = Kind::A.names(cluster, NAMES);
     let mut rows = Vec::new();
-    rows.push(during("quiet", &kubedns, &names, tokio::time::sleep(SPAN)).await?);
+    let quiet = async {
+        tokio::time::sleep(SPAN).await;
+        Ok(())
+    };
+    rows.push(during("quiet", &kubedns, &names, quiet).await?);
     let (one, every) = (
         large_changes(&api, large.clone(), 1),
         large_changes(&api, large, LARGE / SLICE),
@@ -76,16 +80,17 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
 }
 
 /// Sends queries while `churn` runs.
-async fn during<R>(
+async fn during(
     title: &str,
     kubedns: &Kubedns,
     names: &[String],
-    churn: impl Future<Output = R>,
+    churn: impl Future<Output = anyhow::Result<()>>,
 ) -> anyhow::Result<Churn> {
     say(&format!("churn: {title}"));
     let (begun, before) = (Instant::now(), kubedns.usage()?.cpu);
-    let (_, pulse) = tokio::join!(churn, probe::pulse(kubedns.address(), names, SPAN));
+    let (changed, pulse) = tokio::join!(churn, probe::pulse(kubedns.address(), names, SPAN));
     let (span, used) = (begun.elapsed(), kubedns.usage()?.cpu.saturating_sub(before));
+    changed?;
     let pulse = pulse?;
     Ok(Churn {
         title: title.to_owned(),

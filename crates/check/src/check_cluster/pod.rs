@@ -181,13 +181,26 @@ async fn check_upstreams(options: &Options, status: &SidecarStatus) -> Vec<Check
     }
 
     checks.extend(findings_in(status, FindingGroup::Upstreams));
-    if !has_finding(status, FindingKind::ForwardingLoop) {
+    if has_loop(status) == Some(false) {
         checks.push(CheckLine::passed(
             UPSTREAMS,
             "no upstream forwards back to this pod",
         ));
     }
     checks
+}
+
+/// Whether an upstream forwards queries back to the pod; `None` if the sidecar does not know it of
+/// kubedns, or of dnsmasq.
+fn has_loop(status: &SidecarStatus) -> Option<bool> {
+    let of_kubedns = status.kubedns.known.as_ref()?.forward_loops > 0.0;
+    let of_dnsmasq = match &status.nanny.known {
+        Some(nanny) => !nanny.routes.loops.is_empty(),
+        // A pod without dnsmasq has no nanny.
+        None if status.nanny.source.is_empty() => false,
+        None => return None,
+    };
+    Some(of_kubedns || of_dnsmasq)
 }
 
 /// The findings about the configuration. If there are none, a passed check says that the newest

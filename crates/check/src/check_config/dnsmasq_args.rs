@@ -228,19 +228,30 @@ fn text_for_value(name: &str, value: &str) -> Option<String> {
 /// The text for `--server=/DOMAIN/SERVER`, `--server=SERVER` and `--local=/DOMAIN/`.
 fn text_for_server(value: &str) -> String {
     let Some((domains, server)) = domains_and_rest(value) else {
-        let server = value.replace('#', ":");
-        return format!("key upstreamNameservers: [\"{server}\"]");
+        return format!("key upstreamNameservers: [\"{}\"]", server_text(value));
     };
     let is_kubedns = server.ends_with("#10053");
     let texts = domains.iter().map(|domain| match (is_kubedns, server) {
         (true, _) => format!("kubedns itself, which answers for {domain}"),
         (false, "") => format!("key deniedNames: {{\"{domain}\": \"NXDOMAIN\"}}"),
+        (false, "#") => {
+            format!("no key: without a stub domain, the upstreams are asked for {domain}")
+        }
         (false, server) => {
-            let server = server.replace('#', ":");
+            let server = server_text(server);
             format!("key stubDomains: {{\"{domain}\": [\"{server}\"]}}")
         }
     });
     texts.collect::<Vec<_>>().join("; ")
+}
+
+/// A server in the form of the keys. dnsmasq separates the port with `#`.
+fn server_text(server: &str) -> String {
+    match server.split_once('#') {
+        Some((address, port)) if address.contains(':') => format!("[{address}]:{port}"),
+        Some((address, port)) => format!("{address}:{port}"),
+        None => server.to_owned(),
+    }
 }
 
 /// The text for `--address=/DOMAIN/ADDRESS`.
@@ -289,6 +300,12 @@ mod tests {
                  --address=/ads.example/: replaced by key deniedNames: {\"ads.example\": \"NXDOMAIN\"}\n\
                  --filter-rr=AAAA: replaced by key filterTypes: {\".\": [\"AAAA\"]}, for external names only\n\
                  -c1000: replaced by flag --cache-size\n",
+            ),
+            (
+                "--server=/a.example/# -S 2001:db8::1#5353 --local=/b.example/2001:db8::1",
+                "--server=/a.example/#: replaced by no key: without a stub domain, the upstreams are asked for a.example\n\
+                 -S 2001:db8::1#5353: replaced by key upstreamNameservers: [\"[2001:db8::1]:5353\"]\n\
+                 --local=/b.example/2001:db8::1: replaced by key stubDomains: {\"b.example\": [\"2001:db8::1\"]}\n",
             ),
             (
                 "--mx-host=a",

@@ -141,6 +141,16 @@ fn dnsmasq_arguments_have_a_line_each() {
 }
 
 #[test]
+fn too_large_input_is_rejected() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("large.yaml");
+    std::fs::write(&file, "#\n".repeat(5 << 20)).unwrap();
+    let (status, said) = check(&["config", file.to_str().unwrap()]);
+    assert_eq!(status, 2, "{said}");
+    assert!(said.contains("larger than 8388608 bytes"), "{said}");
+}
+
+#[test]
 fn corefile_has_flags_of_deployment() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("all.yaml");
@@ -157,6 +167,11 @@ fn corefile_has_flags_of_deployment() {
         (map.to_owned(), 0, &["kubernetes cluster.local "]),
         (format!("{map}---\n{map}"), 2, &["more than one ConfigMap"]),
         ("kind: Service\n".to_owned(), 2, &["no ConfigMap"]),
+        (
+            "kind: ConfigMap\ndata: {bogusPriv: true}\n".to_owned(),
+            2,
+            &["keys whose values are not text: bogusPriv"],
+        ),
     ] {
         std::fs::write(&file, &text).unwrap();
         let (found, said) = check(&["config", "--corefile", file.to_str().unwrap()]);
@@ -175,6 +190,7 @@ fn wrong_command_line_exits_with_2() {
         &["clusters"],
         &["config", "a", "b"],
         &["config", "/no/such/file"],
+        &["config", "--dnsmasq-args=-k", "/no/such/file"],
         &["config", "--x"],
         &["--x"],
     ] {

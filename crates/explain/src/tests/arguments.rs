@@ -87,15 +87,29 @@ fn arguments_apply_to_stub_domain() {
 
 #[test]
 fn names_answered_by_dnsmasq_are_not_forwarded() {
-    let mut cluster = Cluster::with_everything();
-    let options = ["--address=/ads.test/".to_owned()];
-    cluster.arguments = Some(DnsmasqArguments::parse(&options));
-    let text = cluster.text("www.ads.test.");
-    for expected in [
-        "www.ads.test. is answered by dnsmasq, as its arguments say",
-        "A, AAAA, SRV  NXDOMAIN, answered by dnsmasq",
-    ] {
-        assert!(text.contains(expected), "{text}");
+    let cases = [
+        (
+            "--address=/ads.test/",
+            [
+                "www.ads.test. is answered by dnsmasq, as its arguments say",
+                "A, AAAA, SRV  NXDOMAIN, answered by dnsmasq\n",
+            ],
+        ),
+        (
+            "--no-resolv",
+            [
+                "www.ads.test. is refused by dnsmasq, which has no upstream",
+                "A, AAAA, SRV  REFUSED, answered by dnsmasq, which has no upstream\n",
+            ],
+        ),
+    ];
+    for (option, expected) in cases {
+        let mut cluster = Cluster::with_everything();
+        cluster.arguments = Some(DnsmasqArguments::parse(&[option.to_owned()]));
+        let text = cluster.text("www.ads.test.");
+        for expected in expected {
+            assert!(text.contains(expected), "{option}: {text}");
+        }
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) fn render_detail(page: &mut TextPage, detail: &NameDetail, now: Momen
     // If dnsmasq does not ask kubedns for the name, no pod receives the answer of kubedns.
     let is_unasked = is_answered_by_kubedns
         && !is_from_hosts
-        && !is_denied_by_dnsmasq(detail)
+        && denial_by_dnsmasq(detail).is_none()
         && !detail.dnsmasq.leads_to_kubedns();
 
     let condition = if is_unasked {
@@ -44,19 +44,33 @@ pub(super) fn render_detail(page: &mut TextPage, detail: &NameDetail, now: Momen
     }
 }
 
-/// Whether dnsmasq answers NXDOMAIN, as its arguments say, and asks no server.
-fn is_denied_by_dnsmasq(detail: &NameDetail) -> bool {
-    let DnsmasqPath { asks, servers, .. } = &detail.dnsmasq;
-    *asks == DnsmasqAsks::Arguments && servers.is_empty()
+/// The answer of dnsmasq if its arguments leave the name without a server: NXDOMAIN for a name of a
+/// domain without a server, REFUSED if dnsmasq has no upstream at all.
+fn denial_by_dnsmasq(detail: &NameDetail) -> Option<&'static str> {
+    let DnsmasqPath {
+        asks,
+        servers,
+        domain,
+        ..
+    } = &detail.dnsmasq;
+    if *asks != DnsmasqAsks::Arguments || !servers.is_empty() {
+        return None;
+    }
+    Some(match domain {
+        Some(_) => "NXDOMAIN, answered by dnsmasq",
+        None => "REFUSED, answered by dnsmasq, which has no upstream",
+    })
 }
 
 /// The rows of all types; a single row if all types have the same outcome without records.
 fn answer_rows(detail: &NameDetail) -> Vec<[String; 3]> {
     let answers = &detail.answers;
-    let rows: Vec<[String; 3]> = if is_denied_by_dnsmasq(detail) {
-        answers.iter().map(denied_row).collect()
-    } else {
-        answers.iter().flat_map(type_rows).collect()
+    let rows: Vec<[String; 3]> = match denial_by_dnsmasq(detail) {
+        Some(text) => {
+            let row = |answer: &TypeAnswer| [answer.qtype.clone(), text.to_owned(), String::new()];
+            answers.iter().map(row).collect()
+        }
+        None => answers.iter().flat_map(type_rows).collect(),
     };
     let [[_, first, ttl], rest @ ..] = rows.as_slice() else {
         return rows;
@@ -68,11 +82,6 @@ fn answer_rows(detail: &NameDetail) -> Vec<[String; 3]> {
 
     let types: Vec<&String> = answers.iter().map(|answer| &answer.qtype).collect();
     vec![[join(&types), first.clone(), String::new()]]
-}
-
-fn denied_row(answer: &TypeAnswer) -> [String; 3] {
-    let text = "NXDOMAIN, answered by dnsmasq".to_owned();
-    [answer.qtype.clone(), text, String::new()]
 }
 
 /// A row per record with type, data and TTL; then a row per remark, without a TTL.

@@ -120,11 +120,15 @@ fn route_fault(route: &str, servers: &BTreeMap<String, ServerState>) -> Option<P
     let count = down.len();
     let is_any_up = count + unproven.len() < all;
     let (kind, text) = if !is_any_up && !unproven.is_empty() {
-        let list = unproven.join(", ");
-        (
-            FindingKind::UpstreamsUnproven,
-            format!("no upstream has given a usable answer for {names} yet: {list}"),
-        )
+        let unproven = unproven.join(", ");
+        let text = if down.is_empty() {
+            format!("no upstream has given a usable answer for {names} yet: {unproven}")
+        } else {
+            format!(
+                "no upstream gives usable answers for {names} (down: {list}; no answer yet: {unproven})"
+            )
+        };
+        (FindingKind::UpstreamsUnproven, text)
     } else if count == 0 {
         return None;
     } else if count < all {

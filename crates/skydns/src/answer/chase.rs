@@ -429,8 +429,11 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
                 Ok(ChaseResult::Failed)
             }
             None => {
+                // Several aliases may have the same target.
+                if !self.needs.contains(&question) {
+                    self.needs.push(question);
+                }
                 // The result does not matter: the engine discards this message and runs again.
-                self.needs.push(question);
                 Ok(ChaseResult::Addresses)
             }
             Some(ExternalAnswer::Failed) => {

@@ -361,11 +361,9 @@ impl<B: Backend> Resolver<B> {
     async fn look_up_externals(
         &self,
         admitted: &AdmittedAsk<'_, B::View>,
-        mut questions: Vec<ExternalQuery>,
+        questions: Vec<ExternalQuery>,
         external: &mut ExternalAnswers,
     ) {
-        // Several aliases may have the same target.
-        questions.dedup();
         let lookups = questions
             .iter()
             .map(|question| self.look_up_external(admitted, question));

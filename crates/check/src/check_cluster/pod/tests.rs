@@ -30,6 +30,40 @@ fn findings_of_upstreams_keep_their_advice() {
     assert_eq!(checks[0].runbook, runbook);
 }
 
+/// The passed line about loops needs reports that know of none: while loops leave no upstream, the
+/// finding is an outage, not a loop.
+#[test]
+fn loops_are_excluded_only_by_reports() {
+    let kubedns = |loops: f64| json!({"source": "x", "known": {"forwardLoops": loops}});
+    let nanny = |loops: &[&str]| json!({"source": "x", "known": {"routes": {"loops": loops}}});
+    for (case, document, expected) in [
+        ("nothing is known", json!({}), None),
+        ("no nanny", json!({"kubedns": kubedns(0.0)}), Some(false)),
+        (
+            "the nanny is silent",
+            json!({"kubedns": kubedns(0.0), "nanny": {"source": "x"}}),
+            None,
+        ),
+        (
+            "both know of none",
+            json!({"kubedns": kubedns(0.0), "nanny": nanny(&[])}),
+            Some(false),
+        ),
+        (
+            "through dnsmasq",
+            json!({"kubedns": kubedns(0.0), "nanny": nanny(&["192.0.2.1:53"])}),
+            Some(true),
+        ),
+        (
+            "through kubedns",
+            json!({"kubedns": kubedns(1.0), "nanny": nanny(&[])}),
+            Some(true),
+        ),
+    ] {
+        assert_eq!(has_loop(&status(document)), expected, "{case}");
+    }
+}
+
 #[test]
 fn any_number_is_a_latency() {
     for (latency_ms, expected) in [

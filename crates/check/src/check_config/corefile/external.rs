@@ -100,6 +100,13 @@ impl<'a> ExternalServers<'a> {
             }
         }
 
+        if self.general_servers().len() > MAX_SERVERS {
+            lines.push(format!(
+                "--nameservers: it has more than {MAX_SERVERS} servers, but the plugin forward \
+                 accepts only {MAX_SERVERS}"
+            ));
+        }
+
         if self.config.external_rules.rebind_protection.is_some() {
             lines.push("rebindProtection: no plugin looks at the addresses in replies".to_owned());
         }
@@ -110,7 +117,7 @@ impl<'a> ExternalServers<'a> {
     pub(super) fn different(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let stubs = self.config.stub_domains.values();
-        let general = self.config.upstream_nameservers.iter().cloned();
+        let general = self.general_servers();
         let mut servers = stubs
             .flat_map(|servers| addresses_of(servers))
             .chain(general);

@@ -80,6 +80,23 @@ fn every_key_with_plugin_is_written() {
     );
 }
 
+/// `--nameservers` accepts more servers than the plugin forward.
+#[test]
+fn servers_without_place_are_reported() {
+    let servers = (1..=20).map(|last| format!("tcp://192.0.2.{last}"));
+    let servers = servers.collect::<Vec<_>>().join(",");
+    let (status, text) = corefile(&format!("--nameservers={servers}"), &[]);
+
+    assert_eq!(status, 1, "{text}");
+    for expected in [
+        "--nameservers: it has more than 15 servers",
+        "tcp://: if one server of a list has this prefix",
+        "192.0.2.15:53 {",
+    ] {
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
 #[test]
 fn words_of_flags_are_read_as_by_kubedns() {
     let flags = KubednsFlags::read(

@@ -153,8 +153,8 @@ fn truth_values() {
 
 #[test]
 fn quote_escapes_as_in_go() {
-    let quoted = quote("a\"b\\c\n\t\u{7}\u{85}\u{fc}");
-    assert_eq!(quoted, "\"a\\\"b\\\\c\\n\\t\\x07\\u0085\u{fc}\"");
+    let quoted = quote("a\"b\\c\n\t\u{1}\u{7}\u{8}\u{b}\u{c}\u{85}\u{fc}");
+    assert_eq!(quoted, r#""a\"b\\c\n\t\x01\a\b\v\f\u0085ü""#);
 }
 
 proptest! {

@@ -53,7 +53,10 @@ pub(super) fn forwarding_sentence(candidate: &NameCandidate) -> String {
 fn forwarding_verb(candidate: &NameCandidate) -> String {
     let dnsmasq = &candidate.dnsmasq;
     if dnsmasq.asks == DnsmasqAsks::Arguments && dnsmasq.servers.is_empty() {
-        return "is answered by dnsmasq, as its arguments say".to_owned();
+        return match dnsmasq.domain {
+            Some(_) => "is answered by dnsmasq, as its arguments say".to_owned(),
+            None => "is refused by dnsmasq, which has no upstream".to_owned(),
+        };
     }
     match forwarded_to(candidate) {
         Some(servers) => format!("is forwarded to {servers}"),
