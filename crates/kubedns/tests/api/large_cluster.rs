@@ -9,8 +9,8 @@ use super::process::Kubedns;
 
 const PORTS: &[&str] = &["http:80", "metrics:9090"];
 
-/// Ten thousand Services with thirty thousand addresses. The objects have fields that kubedns does
-/// not need, like real objects.
+/// Ten thousand Services with thirty thousand addresses. As in a real cluster, the objects have
+/// fields that kubedns does not need.
 fn large() -> impl Iterator<Item = Value> {
     let ballast = |mut object: Value| {
         object["metadata"]["annotations"] =
