@@ -88,8 +88,8 @@ struct StartArguments {
 }
 
 impl Supervisor {
-    /// Runs until cancelled, or until dnsmasq dies too often. dnsmasq has ended when this function
-    /// returns.
+    /// Runs dnsmasq until `stop` is cancelled, and then stops dnsmasq. Returns an error if dnsmasq
+    /// cannot be started, dies too often, or cannot be stopped.
     pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
         let mut limit = RestartLimit::default();
         let mut last_restart = None;

@@ -23,9 +23,9 @@ fn can_change_users() -> bool {
     can
 }
 
-/// Starts the nanny with `rights`, which are options of setpriv(1), edits the configuration, and
-/// stops the nanny. Returns whether each reload that removed servers waited for a moment in which
-/// dnsmasq was idle.
+/// Starts the nanny with `rights` (options of setpriv(1)), edits the configuration, and stops the
+/// nanny. Returns whether each reload that removed servers waited for a moment in which dnsmasq was
+/// idle.
 async fn works_with(plan: NannySetup, rights: &str) -> bool {
     let outside = Upstream::answering("192.0.2.1").await;
     let stub = Upstream::answering("192.0.2.11").await;
@@ -81,7 +81,7 @@ async fn nanny_signals_dnsmasq_of_other_user() {
     }
 }
 
-/// dnsmasq runs as a user to which the nanny cannot change.
+/// dnsmasq runs as another user, and the nanny has no right to signal dnsmasq.
 #[tokio::test]
 async fn unsignalled_edit_is_pending() {
     if !can_change_users() {

@@ -149,7 +149,7 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
         "search-suffix",
         Value,
         Missing(
-            "use autopath @kubernetes, which walks the search list; the DNS settings of the pods need no change",
+            "use autopath @kubernetes, which walks the search list for pods with the default DNS settings",
         ),
     ),
     ("selector", Value, Line),
@@ -276,7 +276,8 @@ impl KubednsFlags {
             .is_some_and(|value| boolean(value).unwrap_or(false))
     }
 
-    /// The flags without a counterpart, one line for each.
+    /// Lines about flags without a counterpart, values that cannot be in a Corefile, and unknown
+    /// flags.
     pub(super) fn missing(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (name, values) in &self.values {

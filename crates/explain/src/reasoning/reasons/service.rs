@@ -310,7 +310,7 @@ fn no_such_member(found: &FoundService, label: &str) -> CodedNote {
     }
 
     let known = match found.hostnames.as_slice() {
-        [] => "no published address has a hostname (spec.hostname and spec.subdomain of the pod)"
+        [] => "no published address has a hostname (pods get hostnames from spec.hostname and spec.subdomain)"
             .to_owned(),
         names => format!(
             "the published hostnames are {}",
