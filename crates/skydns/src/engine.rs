@@ -249,8 +249,8 @@ impl<'a, V: View> Engine<'a, V> {
         if zone.serials.is_some() && matches!(self.query.qtype, rtype::AXFR | rtype::IXFR) {
             return EngineOutcome::Transfer;
         }
-        // The suffix may be in the cluster domain, whose zone would answer NXDOMAIN for the names
-        // below the suffix.
+        // The search suffix may be in the cluster domain, whose zone would answer NXDOMAIN for the
+        // names below the suffix.
         let search = zone.search.as_deref();
         if search.is_some_and(|search| search.holds(self.query.lower())) {
             return self.route_search_name(out);

@@ -168,8 +168,8 @@ impl PackKeyed for EndpointSlice {
     }
 }
 
-/// Appends the name of a slice. If the name begins with the name of the Service, only the rest is
-/// appended, after a flag.
+/// Appends a flag and the name of a slice. The flag is set if the name begins with the name of the
+/// Service. The name of the Service is then left out.
 pub(super) fn pack_name(name: &str, service: &str, to: &mut Vec<u8>) {
     let rest = name.strip_prefix(service);
     rest.is_some().pack(to);

@@ -98,7 +98,7 @@ impl ListTurnsFinder {
         }
     }
 
-    /// When this instance may list, once this finder has found it out.
+    /// The turns of this instance, which this finder determines.
     pub fn turns(&self) -> ListTurns {
         ListTurns(Some(self.turn.subscribe()))
     }

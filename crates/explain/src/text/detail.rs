@@ -106,7 +106,7 @@ fn type_rows(answer: &TypeAnswer) -> Vec<[String; 3]> {
         remarks.push(format!("and {more} more"));
     }
     for query in &answer.asks {
-        remarks.push(format!("and what upstream answers for {query}"));
+        remarks.push(format!("and the upstream's answer for {query}"));
     }
     if rows.is_empty() && remarks.is_empty() {
         remarks.push(match answer.rcode.as_deref() {

@@ -1,4 +1,5 @@
-//! Stub domains that overlap the cluster domain, with dnsmasq behind kubedns and in front of it.
+//! Stub domains that overlap the cluster domain. With `--topology=drop-in`, dnsmasq is in front of
+//! kubedns; with `--topology=direct`, dnsmasq is behind kubedns.
 
 use testkit::upstream::Upstream;
 

@@ -23,7 +23,7 @@ pub(super) struct RandomSample<T, const N: usize> {
     /// At most twice `room` items, which may be repeated.
     items: SmallVec<[T; N]>,
     hasher: Option<RandomState>,
-    /// The highest hash of a kept item; set when items are dropped for the first time.
+    /// The highest hash of a kept item; `None` until items beyond `room` are dropped.
     highest: Option<u64>,
 }
 
