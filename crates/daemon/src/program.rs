@@ -131,7 +131,7 @@ where
 
         tokio::select! {
             result = run(options, shutdown.clone()) => result,
-            () = signals.cancel_on_signals(&shutdown, lameduck) => anyhow::bail!("a third signal has ended the program"),
+            () = signals.cancel_on_signals(&shutdown, lameduck) => anyhow::bail!("a signal has ended the program while it was stopping"),
             () = wait_until_overdue(&shutdown) => anyhow::bail!("the program still runs {STOP_TIMEOUT:?} after the stop began"),
         }
     });

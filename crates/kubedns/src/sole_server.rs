@@ -2,9 +2,9 @@
 //!
 //! A server that serves a snapshot file is not ready until its first lists are complete or overdue
 //! (`--initial-sync-timeout`), because other servers have newer records. But if no other server is
-//! ready, clients get no answers. So a server that is not ready for this reason sends queries to
-//! the address of the DNS Service, where only ready servers answer. It does not receive these
-//! queries itself. If no server answers them, it becomes ready.
+//! ready, clients get no answers. So a server that waits for its first lists sends queries to the
+//! address of the DNS Service, where only ready servers answer. It does not receive these queries
+//! itself. If no server answers them, it becomes ready.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -41,8 +41,8 @@ pub(crate) struct SoleServerFinder {
 }
 
 impl SoleServerFinder {
-    /// Asks until there is a result, or until the first lists are complete or overdue. Returns only
-    /// after `stop`.
+    /// Asks until [`UNANSWERED`] queries in a row have no answer, or until the first lists are
+    /// complete or overdue. Then waits for `stop`.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let address = dns_service_address(&self.published.get());
         if let Some(address) = address {

@@ -3,7 +3,7 @@
     dead_code,
     clippy::expect_used,
     clippy::panic,
-    reason = "helpers of tests may panic, and only other tests use some helpers in `fixed`"
+    reason = "helpers of tests may panic, and some helpers in `fixed` are for other tests"
 )]
 
 #[path = "server/autopath.rs"]

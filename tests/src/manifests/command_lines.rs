@@ -18,8 +18,9 @@ pub fn used(args: &[String]) -> BTreeSet<String> {
     args.iter().map(name).collect()
 }
 
-/// Faults of the probes: kubelet probes to ports that no container opens, kubelet probes to labels
-/// that the sidecar does not have, and wrong probes of the sidecar.
+/// Faults of the probes of the kubelet and of the sidecar. The kubelet must probe a port that a
+/// container opens. If the kubelet probes `/healthcheck/LABEL`, the sidecar must have a `--probe`
+/// with this label.
 pub fn port_faults(pod: &Pod) -> Vec<String> {
     let mut faults = Vec::new();
     let ports = pod.ports();

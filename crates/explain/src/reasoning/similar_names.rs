@@ -76,8 +76,8 @@ impl NameReading {
         let labels = candidate.name.to_lowercase().labels();
         let svc = labels.iter().position(|label| label == "svc");
         let before: Vec<&String> = labels.iter().take(svc.unwrap_or(labels.len())).collect();
-        // Any name of two labels may mean a Service and its namespace. A name with further labels
-        // means a Service only if `svc` follows them.
+        // Two labels may mean a Service and its namespace, even without `svc` after them. More
+        // than two labels mean a Service only if `svc` follows them.
         let is_service = match before.len() {
             2 => true,
             3..=5 => svc.is_some(),
