@@ -5,9 +5,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-/// The minimum time between two readings of counters for the plots. The sidecar reads dnsmasq's
-/// counters only at intervals. If the plots read them more often, the difference of two readings
-/// would mostly depend on whether dnsmasq was read in between.
+/// The minimum time between two samples of the counters for the plots. The sidecar reads dnsmasq's
+/// counters every few seconds. Two samples without such a reading between them would have the same
+/// counters.
 pub(crate) const PLOT_INTERVAL: Duration = Duration::from_millis(9_500);
 
 /// Milliseconds since 1970.

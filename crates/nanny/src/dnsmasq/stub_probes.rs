@@ -1,9 +1,9 @@
-//! Probes that are sent to the servers of stub domains, and recognized when they come back.
+//! Probes that find forwarding loops through the servers of stub domains.
 //!
-//! The server of a stub domain may rightly forward all other names to the cluster. So the nanny
-//! asks the server for a random name of the stub domain. dnsmasq forwards such names to the
-//! [SERVFAIL server], which recognizes them. If the SERVFAIL server receives the name of a probe,
-//! the server of the stub domain forwards the domain to this dnsmasq.
+//! The server of a stub domain may forward names outside the domain to the cluster, but must not
+//! forward names of the domain back to this dnsmasq. So a probe asks the server for a random name
+//! of the domain. dnsmasq forwards the names of probes to the [SERVFAIL server]. If the SERVFAIL
+//! server receives the name of a probe, there is a loop.
 //!
 //! [SERVFAIL server]: crate::dnsmasq::servfail_server
 

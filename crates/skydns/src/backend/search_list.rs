@@ -14,9 +14,9 @@ impl Zone {
     /// The names that a resolver with the usual search list would query, in order. The client has
     /// queried `name` (wire format) instead. The search domains are `<namespace>.svc.<domain>`,
     /// `svc.<domain>`, the cluster domain `<domain>`, and then the further domains of the settings.
-    /// The bare name comes last. The result is `None` for a name that is not below the search
-    /// suffix. The list is empty for the suffix itself and for a namespace directly below the
-    /// suffix.
+    /// The name without a search domain comes last. The result is `None` for a name that is not
+    /// below the search suffix. The list is empty for the suffix itself and for a namespace
+    /// directly below the suffix.
     pub fn search_list(&self, name: &[u8]) -> Option<SearchList> {
         let search = self.search.as_deref()?;
         let suffix = search.suffix()?.wire();
