@@ -131,7 +131,7 @@ pub struct InForce {
     pub unresolved_names: BTreeSet<String>,
     /// Servers that `zone` leaves out because they are this server itself.
     pub own_servers: Vec<Upstream>,
-    /// Number of servers that `zone` leaves out because they forward back to this server.
+    /// Number of servers that forward the queries of at least one route back to this server.
     pub looping_servers: usize,
 }
 

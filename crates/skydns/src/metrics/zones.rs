@@ -95,7 +95,7 @@ impl<B: Backend> Collector for ZoneMetrics<B> {
                 series.extend(self.series(zone.number.into(), &zone.domain.to_string()));
             }
         }
-        // The zones beyond the maximum share one row of counters.
+        // The zones beyond the maximum share the last number.
         series.extend(self.series(MAX_ZONES, OTHER));
 
         if series.is_empty() {

@@ -185,7 +185,7 @@ fn encrypted_servers_are_queried_by_kubedns() {
 /// Computes the routes for each forwarder, before and after kubedns is known to follow the
 /// configuration.
 #[test]
-fn kubedns_forwards_only_after_following_configuration() {
+fn tls_upstreams_get_servfail_until_kubedns_follows() {
     const PLAIN: &str = r#"["192.0.2.2"]"#;
     const TLS: &str = r#"["192.0.2.2", "tls://192.0.2.3"]"#;
     let names = ResolvedNames::default();
