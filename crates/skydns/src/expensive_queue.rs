@@ -54,8 +54,8 @@ impl ExpensiveQueue {
         self.places.taken()
     }
 
-    /// Waits for a turn, then does `work` on a blocking thread. `None` if `work` ends without a
-    /// result.
+    /// Waits for a turn, then does `work` on a blocking thread. Returns `None` if `work` panics or
+    /// is dropped at shutdown.
     pub(crate) async fn run_in_turn<T: Send + 'static>(
         &self,
         client: IpAddr,

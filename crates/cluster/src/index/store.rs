@@ -99,7 +99,7 @@ impl ObjectStore {
         self.objects.service_endpoints(key, source)
     }
 
-    /// The objects for readers outside the index. Only reference counts are incremented.
+    /// The objects for readers outside the index. No object is copied.
     pub(super) fn view(&self, source: EndpointsSource) -> ObjectsView {
         ObjectsView {
             objects: self.objects.clone(),
@@ -191,16 +191,17 @@ impl ObjectStore {
         }
     }
 
-    /// A Service for which `shown` is true and whose Endpoints lack addresses of its slices, if
-    /// there is one.
+    /// A Service whose Endpoints lack addresses of its slices; `None` if there is no such Service.
+    /// Services whose records do not depend on their endpoints are left out.
     pub(super) fn service_with_lacking_endpoints(
         &self,
-        shown: impl Fn(&Service) -> bool,
+        depends_on_endpoints: impl Fn(&Service) -> bool,
     ) -> Option<ObjectKey> {
         for (key, entry) in self.objects.entries() {
-            // Missing addresses do no harm if no record depends on the Endpoints.
-            let is_shown = entry.service(&key).is_some_and(|service| shown(&service));
-            if is_shown && entry.endpoints_lack_addresses(&key) {
+            let service = entry.service(&key);
+            if service.is_some_and(|service| depends_on_endpoints(&service))
+                && entry.endpoints_lack_addresses(&key)
+            {
                 return Some(key);
             }
         }

@@ -1,5 +1,5 @@
-//! A feed of one kind of objects, in the whole cluster or in several namespaces. Each of several
-//! namespaces has its own feed; together these feeds behave like one feed.
+//! A feed of one kind of objects, in the whole cluster or in some namespaces. If there are several
+//! namespaces, each has a feed of its own. Together, these feeds behave like one feed.
 //!
 //! A list of one namespace does not contain the objects of other namespaces. So a
 //! [`NamespaceAccount`] for each namespace remembers the reported objects, and deletes objects that
