@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(after(12, counters(21.0, 0.0, 21.0, 1.75)), [fast]);
 
         let failed = (ProbeState::Failed, 0.0);
-        // Each of four queries was sent twice: these are eight requests, but only four errors.
+        // Eight queries were sent. Four have failed, and four still wait for a response.
         let silent = after(20, counters(28.0, 4.0, 20.0, 1.625));
         assert_eq!(silent, [fast, failed]);
         // Responses that are SERVFAIL are errors, too.

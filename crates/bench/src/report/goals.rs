@@ -145,7 +145,7 @@ impl Pages {
             .map(|row| {
                 let multiple = row.change.p50 / idle.change.p50;
                 format!(
-                    "with {}, the p50 of changes is {multiple:.1} times the p50 without readers, more than {READ}",
+                    "with {}, the median time from a change to the answer is {multiple:.1} times the median without readers, more than {READ}",
                     row.title
                 )
             })

@@ -170,7 +170,11 @@ fn service_account_needs_only_token() {
     assert_eq!(whole.cluster_url.to_string(), "https://[fd00::1]:443/");
     assert_eq!(whole.root_cert_file, Some(directory.path().join("ca.crt")));
     let found = whole.root_cert.map(|found| found.len());
-    assert_eq!(found, Some(1), "the system's certificates are not loaded");
+    assert_eq!(
+        found,
+        Some(1),
+        "the system's certificates must not be loaded"
+    );
     let missing = from_service_account(directory.path(), |_| None)
         .unwrap_err()
         .to_string();

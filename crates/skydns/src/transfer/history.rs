@@ -131,8 +131,8 @@ impl<V> TransferHistory<V> {
                 };
                 known.steps.push_back((Arc::new(step), now));
             }
-            // Without a difference, no step may lead to this version, so the earlier steps are of
-            // no use.
+            // Without a difference, no step leads to this version, so the earlier steps are of no
+            // use.
             None => known.clear_steps(),
         }
 

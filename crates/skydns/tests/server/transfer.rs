@@ -321,11 +321,11 @@ async fn receive_zone(mut stream: TcpStream) -> usize {
                 record.data().to_vec(),
             );
             let again = record.1 != rtype::SOA && !records.insert(record);
-            assert!(!again, "each record once");
+            assert!(!again, "a record must not be transferred twice");
         }
         messages += 1;
     }
-    assert!(messages > 1, "the zone does not fit into one message");
+    assert!(messages > 1, "the zone must not fit into one message");
     records.len()
 }
 
@@ -379,7 +379,7 @@ async fn greedy_secondary_leaves_places_to_others() {
     let refused = rcodes.iter().filter(|rcode| **rcode == 5).count();
     assert_eq!((refused, rcodes.len()), (1, 9), "{rcodes:?}");
     let other = first_rcode(&mut request_zone_from(2, server).await).await;
-    assert_eq!(other, 0, "a transfer to another client is not refused");
+    assert_eq!(other, 0, "a transfer to another client must not be refused");
     drop(greedy);
     primary.wait_for_metric(RUNNING, 0.0).await;
     primary.server.stop().await;

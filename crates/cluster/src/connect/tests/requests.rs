@@ -199,7 +199,7 @@ async fn plugin_children_end_with_plugin() {
         assert!(outcome.contains(expected), "{outcome}");
         assert!(
             begun.elapsed() < Duration::from_secs(15),
-            "{expected}: the request does not wait for the child"
+            "{expected}: the request must not wait for the child"
         );
         let child = std::fs::read_to_string(&child).unwrap_or_default();
         let ended = async || !is_running(&child);
