@@ -247,7 +247,7 @@ fn follows_the_config_map(pod: &PlayedPod) {
     pod.until("www.acme.test.", "A", "NOERROR 198.51.100.90");
     pod.configure(&[]);
     pod.until("www.acme.test.", "A", "NXDOMAIN");
-    assert_eq!(pod.pids(), before, "no container was restarted");
+    assert_eq!(pod.pids(), before, "the containers must not be restarted");
 }
 
 /// If dnsmasq ends, the nanny restarts dnsmasq without a restart of the container.
@@ -267,7 +267,7 @@ fn a_dnsmasq_that_ends_is_started_again(pod: &PlayedPod) {
             .is_some_and(|new| new != dnsmasq)
     }));
     pod.until("www.outside.test.", "A", "NOERROR 198.51.100.80");
-    assert_eq!(pod.pids(), before, "no container was restarted");
+    assert_eq!(pod.pids(), before, "the containers must not be restarted");
 }
 
 fn containers_that_end_come_back(pod: &PlayedPod) {
