@@ -38,7 +38,7 @@ pub fn run(options: &Options) -> anyhow::Result<Summary> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .context("cannot start")?;
+        .context("cannot start the async runtime")?;
     runtime.block_on(soak(options))
 }
 

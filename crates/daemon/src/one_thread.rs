@@ -17,7 +17,7 @@ thread_local! {
 
 /// Makes this thread sleep for `length` once it is idle, before it waits for events again. All
 /// events that arrive during the sleep cost a single wake-up. Tasks and timers of the thread may be
-/// late by `length`. The call has no effect on other runtimes.
+/// late by `length`. The call has no effect if this thread is not a [`SingleThread`].
 pub fn pause_when_idle(length: Duration) {
     PAUSE.set(length);
 }
@@ -68,9 +68,9 @@ impl SingleThread {
         })
     }
 
-    /// Starts `task` on the thread. The returned future yields the output of the task on any
-    /// runtime. Dropping the future ends the task. If the task panics, awaiting the future panics,
-    /// too.
+    /// Starts `task` on the thread. The returned future yields the output of the task. The future can
+    /// be awaited on any runtime. Dropping the future ends the task. If the task panics, awaiting the
+    /// future panics, too.
     pub fn run<F>(&self, task: F) -> impl Future<Output = F::Output> + Send + use<F>
     where
         F: Future<Output: Send> + Send + 'static,

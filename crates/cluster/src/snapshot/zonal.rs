@@ -1,4 +1,4 @@
-//! Zonal names (`--zonal-names`).
+//! Zonal names (`--zonal-names`): the addresses of a headless Service in one topology zone.
 
 use skydns::{Entry, Lookup};
 

@@ -280,8 +280,8 @@ fn find_turns(
     turns
 }
 
-/// Gives the index what is known before the first lists: the zones of etcd, which are not loaded
-/// yet, the configuration, and the snapshot file.
+/// Gives the index what is known before the first lists: the configuration, the snapshot file, and
+/// the zones of etcd. The records of these zones are loaded later.
 async fn prepare_index(index_task: &mut IndexTask, etcd: &EtcdZones) {
     for zone in etcd.zones() {
         index_task.index.set_further_zone(zone);
