@@ -148,7 +148,7 @@ impl DnsmasqProcess {
     /// error if the process cannot be stopped.
     pub(crate) async fn stop(mut self, limit: Duration) -> io::Result<ExitStatus> {
         let _ = self.send_signal(Signal::SIGTERM).await;
-        // A process stopped by a signal would not handle SIGTERM.
+        // A process suspended by SIGSTOP handles SIGTERM only after SIGCONT.
         let _ = self.send_signal(Signal::SIGCONT).await;
 
         let status = if let Ok(status) = timeout(limit, self.child.wait()).await {

@@ -98,8 +98,7 @@ pub(crate) struct QueryLineJoiner {
 }
 
 impl QueryLineJoiner {
-    /// Reads a line. Returns the query that this line completes, and the queries that are older
-    /// than [`UNANSWERED_AFTER`].
+    /// Reads a line. Returns the queries that are to be reported now.
     pub(crate) fn join_line(&mut self, line: &str, now: Instant) -> Vec<LoggedQuery> {
         let mut complete = self.expire_waiting(now);
         let Some((id, rest)) = split_id(line) else {
@@ -169,7 +168,6 @@ impl QueryLineJoiner {
         if self.waiting.len() <= MAX_WAITING {
             return None;
         }
-        // Too many queries wait, so the oldest query is reported without its answer.
         let oldest = self.waiting.pop_front()?;
         (!oldest.may_be_answered).then(|| oldest.complete(None, None, now))
     }
