@@ -68,9 +68,9 @@ impl SingleThread {
         })
     }
 
-    /// Starts `task` on the thread. The returned future yields the output of the task. The future can
-    /// be awaited on any runtime. Dropping the future ends the task. If the task panics, awaiting the
-    /// future panics, too.
+    /// Starts `task` on the thread. The returned future yields the output of the task. The future
+    /// can be awaited on any runtime. Dropping the future ends the task. If the task panics,
+    /// awaiting the future panics, too.
     pub fn run<F>(&self, task: F) -> impl Future<Output = F::Output> + Send + use<F>
     where
         F: Future<Output: Send> + Send + 'static,
