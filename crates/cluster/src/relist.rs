@@ -1,4 +1,4 @@
-//! Detection of deletions by a new list: known objects that the list does not contain are gone.
+//! A new list reveals deletions: known objects that the list does not contain are gone.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -44,8 +44,8 @@ impl<K: Hash + Eq> RelistTracker<K> {
         self.unseen.take().unwrap_or_default().into_iter().collect()
     }
 
-    /// Whether a list has ever begun. Since then, a feed keeps the objects up to date. Objects that
-    /// were only read from a snapshot file are not followed.
+    /// Whether a list has ever begun. From the first list on, a feed keeps the objects up to date.
+    /// Objects that were only read from a snapshot file are not followed.
     pub(crate) fn is_followed(&self) -> bool {
         self.begun
     }

@@ -13,7 +13,7 @@ use wire::Transport;
 use crate::console::Console;
 use crate::ports::Ports;
 
-/// Time between two checks.
+/// Time between two rounds of checks.
 const EVERY: Duration = Duration::from_millis(100);
 /// Time that one check may take.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! Builds the [`SidecarStatus`]: the document behind `/status` and the page.
+//! Builds the [`SidecarStatus`]: the document behind `/status` and the page at `/`.
 //!
 //! The results of the probes and dnsmasq's counters come from the sidecar itself. [`crate::peers`]
 //! fetches the rest from kubedns and the nanny.

@@ -166,7 +166,7 @@ fn check_pods(pods: &ServicePods, nodes: &BTreeSet<String>) -> Vec<CheckLine> {
 fn check_each_node(without: &[&str], all: usize) -> CheckLine {
     if without.is_empty() {
         let nodes = counted(all, "node has", "nodes have");
-        return CheckLine::passed(GROUP, format!("{nodes} a ready pod of kube-dns each"));
+        return CheckLine::passed(GROUP, format!("{nodes} a ready pod of kube-dns"));
     }
 
     let count = without.len();

@@ -202,8 +202,8 @@ async fn unnotified_edit_is_polled() {
     fs::write(real.join("upstreamNameservers"), r#"["192.0.2.1"]"#).unwrap();
     let config = dir.path().join("config");
     fs::create_dir(&config).unwrap();
-    // The target of the link is in another directory, so that its change causes no event in the
-    // watched directory.
+    // The target of the link is in another directory, so a change of the target causes no event in
+    // the watched directory.
     symlink(
         real.join("upstreamNameservers"),
         config.join("upstreamNameservers"),

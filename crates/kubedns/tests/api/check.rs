@@ -212,7 +212,7 @@ async fn node_without_pod_is_named() {
     assert_says(
         &checks,
         "passed",
-        "2 nodes have a ready pod of kube-dns each",
+        "2 nodes have a ready pod of kube-dns",
         "",
     );
     kubedns.stop().await;

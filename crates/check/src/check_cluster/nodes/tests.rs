@@ -24,7 +24,7 @@ fn names(nodes: &[&str]) -> BTreeSet<String> {
 
 /// The nodes of the cluster, and the outcome, text and detail of the check.
 const NODES: &str = "
-    a b         | Passed  | 2 nodes have a ready pod of kube-dns each     |
+    a b         | Passed  | 2 nodes have a ready pod of kube-dns          |
     a c         | Warning | 1 of 2 nodes has no ready pod of kube-dns     | c
     1 2 3 4 5 6 | Warning | 6 of 6 nodes have no ready pod of kube-dns    | 1, 2, 3, 4, 5, ...
     1 2 3 4 5 a | Warning | 5 of 6 nodes have no ready pod of kube-dns    | 1, 2, 3, 4, 5
