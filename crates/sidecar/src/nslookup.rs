@@ -53,9 +53,10 @@ impl FromStr for NslookupQuery {
 
     fn from_str(text: &str) -> Result<Self, NslookupCommandError> {
         // The target of a redirection may be a word of its own.
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let text = text.replace("> ", ">");
         let words: Vec<&str> = text
-            .split_whitespace()
+            .split(' ')
             .filter(|word| !is_redirection(word))
             .collect();
 

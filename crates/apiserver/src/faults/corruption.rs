@@ -38,10 +38,10 @@ pub(crate) fn whole(body: Bytes, corruption: &Corruption) -> Body {
     }
 }
 
-/// Corrupts the lines of a watch.
-pub(crate) fn lines(body: Body, corruption: &Corruption) -> Body {
+/// Corrupts the events of a watch, which are in `format`.
+pub(crate) fn events(body: Body, corruption: &Corruption, format: Format) -> Body {
     match corruption {
-        Corruption::Error(status) => once(encode::error(Format::Json, status)),
+        Corruption::Error(status) => once(encode::error(format, status)),
         Corruption::Garbage => Box::pin(once(Bytes::from_static(GARBAGE)).chain(body)),
         Corruption::Malformed => body,
         Corruption::Cut(after) => cut(body, *after),

@@ -34,7 +34,7 @@ pub(super) struct Answer {
 enum Body {
     Whole(Bytes),
     /// The events of a watch: lines of JSON, or protobuf messages.
-    Lines(corruption::Body),
+    Events(Format, corruption::Body),
 }
 
 impl Answer {
@@ -104,7 +104,7 @@ impl Answer {
     }
 
     /// An answer with a watch.
-    pub(super) fn lines(format: Format, lines: corruption::Body) -> Self {
+    pub(super) fn events(format: Format, events: corruption::Body) -> Self {
         let content_type = match format {
             Format::Protobuf => {
                 HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch")
@@ -112,7 +112,7 @@ impl Answer {
             Format::Json | Format::Table => JSON,
         };
         Self {
-            body: Body::Lines(lines),
+            body: Body::Events(format, events),
             content_type,
             ..Self::json(200, Bytes::new())
         }
@@ -128,8 +128,10 @@ impl Answer {
         let mut response = match (self.body, corruption) {
             (Body::Whole(body), None) => warp::http::Response::new(body).into_response(),
             (Body::Whole(body), Some(corruption)) => stream(corruption::whole(body, corruption)),
-            (Body::Lines(lines), None) => stream(lines),
-            (Body::Lines(lines), Some(corruption)) => stream(corruption::lines(lines, corruption)),
+            (Body::Events(_, events), None) => stream(events),
+            (Body::Events(format, events), Some(corruption)) => {
+                stream(corruption::events(events, corruption, format))
+            }
         };
         *response.status_mut() =
             StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

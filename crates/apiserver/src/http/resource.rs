@@ -110,7 +110,7 @@ impl ObjectRequest<'_> {
             bookmark_period: self.api.bookmark_period,
             signals: self.api.faults.signals(),
         };
-        Ok(Answer::lines(format, Box::pin(watch::stream(watch))))
+        Ok(Answer::events(format, Box::pin(watch::stream(watch))))
     }
 
     fn get(&self) -> Result<Answer, Status> {

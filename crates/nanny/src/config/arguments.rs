@@ -354,12 +354,12 @@ fn split_domains(value: &str) -> Option<(&str, &str)> {
     value.strip_prefix('/')?.rsplit_once('/')
 }
 
-/// Parses `ip` or `ip#port`, dnsmasq's form of addresses. A source address or interface after `@`
+/// Parses `ip`, `ip#port` or `fe80::1%eth0#53`, dnsmasq's forms of addresses. A source address or interface after `@`
 /// is left out.
 fn parse_server(text: &str) -> Option<Nameserver> {
     let (text, _source) = text.split_once('@').unwrap_or((text, ""));
     let (ip, port) = text.split_once('#').unwrap_or((text, "53"));
-    Some(Nameserver::new(ip.parse().ok()?, port.parse().ok()?))
+    Nameserver::with_interface(ip, port.parse().ok()?)
 }
 
 #[cfg(test)]

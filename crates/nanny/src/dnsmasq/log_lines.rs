@@ -59,7 +59,7 @@ impl<'a> LogLine<'a> {
         if let Some(rest) = text.strip_prefix("NOT using nameserver ") {
             let server = rest.strip_suffix(" - query loop detected")?;
             let (ip, port) = server.split_once('#').unwrap_or((server, "53"));
-            let server = Nameserver::new(ip.parse().ok()?, port.parse().ok()?);
+            let server = Nameserver::with_interface(ip, port.parse().ok()?)?;
             return Some(LogEvent::Loop(server));
         }
 
@@ -256,6 +256,7 @@ mod tests {
     fn events_are_recognised() {
         let looping_ipv4 = "NOT using nameserver 127.0.0.1#15304 - query loop detected ";
         let looping_ipv6 = "NOT using nameserver 2001:db8::1#53 - query loop detected";
+        let looping_link_local = "NOT using nameserver fe80::1%lo#5353 - query loop detected";
         let own = "ignoring nameserver 127.0.0.1 - local interface";
         let looped = |server: &str| Some(LogEvent::Loop(server.parse().unwrap()));
         let own_address = LogEvent::OwnAddress("127.0.0.1".parse().unwrap());
@@ -266,6 +267,10 @@ mod tests {
             ),
             (looping_ipv4, looped("127.0.0.1:15304")),
             (looping_ipv6, looped("[2001:db8::1]:53")),
+            (
+                looping_link_local,
+                Nameserver::with_interface("fe80::1%lo", 5353).map(LogEvent::Loop),
+            ),
             (own, Some(own_address)),
             ("NOT using nameserver x - query loop detected", None),
             ("ignoring nameserver", None),

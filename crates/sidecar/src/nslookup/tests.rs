@@ -18,7 +18,7 @@ fn read(text: &str) -> Result<Vec<String>, String> {
 fn commands_of_manifests_are_parsed() {
     let [dnsmasq, kubedns] = ["a.b. 127.0.0.1:53", "a.b. 127.0.0.1:10053"];
     let both = "nslookup a.b 127.0.0.1 >/dev/null && nslookup a.b 127.0.0.1:10053 >/dev/null";
-    let all_output = " nslookup  a.b. 127.0.0.1 > /dev/null 2>&1";
+    let all_output = " nslookup  a.b. 127.0.0.1 >  /dev/null 2>&1";
     let no_redirection = "nslookup a.b 127.0.0.1&&nslookup c 127.0.0.1";
     for (case, text, lookups) in [
         (
