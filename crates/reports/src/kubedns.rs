@@ -13,7 +13,7 @@ const EXTERNAL_NAMES: &str = ".";
 /// Maximum number of upstreams in a report.
 const MAX_UPSTREAMS: usize = 32;
 
-/// The state of kubedns. Values that this version of kubedns does not export are unknown.
+/// The state of kubedns. A value that the metrics of kubedns do not contain is left at its default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KubednsReport {

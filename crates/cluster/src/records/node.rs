@@ -252,7 +252,7 @@ impl ServiceNode {
         }
     }
 
-    /// Whether `port` is the first port with these labels that the member at `position` has.
+    /// Whether the member at `position` has `port`, and has no earlier port with the same `path`.
     fn is_first_with(&self, port: &PortRecords, position: usize) -> bool {
         let [protocol, name] = &port.path;
         let mut ports = self.ports_of([protocol, name]).iter();

@@ -1,9 +1,9 @@
 //! Logging of failures and of malformed objects.
 //!
-//! When an API server restarts, all feeds fail, each several times and for several reasons. These
-//! failures are one [`ApiOutage`], which all feeds of a connection share. The outage is logged when
-//! it begins, after half a minute, every five minutes, and when the last feed has received an event
-//! again.
+//! A feed lists and watches one collection. When an API server restarts, all feeds fail, each
+//! several times and for several reasons. These failures are one [`ApiOutage`], which all feeds of
+//! a connection share. The outage is logged when it begins, after half a minute, every five
+//! minutes, and when the last feed has received an event again.
 //!
 //! Failures that concern only one collection, such as a lasting refusal, are logged when they
 //! begin, when their reason changes, every five minutes, and when they end. A refusal of a

@@ -22,10 +22,10 @@ pub struct ListenAddresses {
 }
 
 impl ListenAddresses {
-    /// Reads the addresses from dnsmasq's arguments: first those of `--listen-address`. With
-    /// `--interface`, the addresses of the given interfaces and of loopback are added. Without
-    /// `--interface`, all addresses of the machine are added, unless `--listen-address` gives only
-    /// specific addresses.
+    /// Determines the addresses from dnsmasq's arguments. The addresses of `--listen-address` are
+    /// always included. With `--interface`, the addresses of the given interfaces and of loopback
+    /// are added. Without `--interface`, all addresses of the machine are added if
+    /// `--listen-address` is missing or gives an unspecified address such as `0.0.0.0`.
     pub fn from_arguments(arguments: &DnsmasqArguments) -> Self {
         let mut addresses: BTreeSet<IpAddr> = arguments.listen_addresses().into_iter().collect();
         let interfaces = arguments.option_values("interface");

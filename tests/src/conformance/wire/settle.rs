@@ -137,8 +137,9 @@ impl Markers {
                 Err(found.join(" "))
             }
         };
+        let expected = ip.unwrap_or("no address");
         server
-            .until(&format!("answered {name} with {ip:?}"), PATIENCE, shown)
+            .until(&format!("answered {name} with {expected}"), PATIENCE, shown)
             .await
     }
 }
