@@ -424,7 +424,7 @@ impl CountSchedule {
     fn note_batch(&mut self, completes_lists: bool, changes_objects: bool) {
         self.is_current &= !changes_objects;
         if completes_lists {
-            // Count the objects of the first lists without a pause.
+            // The objects of the first lists are counted at the next tick.
             self.next = Instant::now();
         }
     }

@@ -173,8 +173,8 @@ impl<B: Backend> UdpWorker<B> {
         if !replies.is_expecting() {
             self.serve_batch(buffers, ReceiveWait::Timeout);
         } else if replies.wait(Some(socket::RECEIVE_TIMEOUT)) {
-            // Clients are served before further replies: during a flood of queries, most replies
-            // are for queries of the flood.
+            // Further replies are received only after these batches. During a flood of external
+            // queries, most replies belong to the flood, and must not delay other clients.
             for _ in 0..BATCHES_BEFORE_REPLIES {
                 if self.serve_batch(buffers, ReceiveWait::None) < BATCH {
                     break;

@@ -138,7 +138,7 @@ impl DnsmasqArguments {
         })
     }
 
-    /// The addresses of `name` (in lower case) itself.
+    /// The addresses that `--host-record` gives for `name` (in lower case).
     pub(crate) fn host_addresses(&self, name: &Name) -> Vec<IpAddr> {
         let records = self.0.iter().filter(|option| option.name == HOST_RECORD);
         let of_name = records.filter(|option| option.names_owner(name));
