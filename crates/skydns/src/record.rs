@@ -15,8 +15,8 @@ pub const PRIORITY: u16 = 10;
 /// weights with the same priority.
 pub const WEIGHT: u16 = 10;
 
-/// One entry of the tree. It is created for each visit, and borrows the stored data. SkyDNS calls
-/// such an entry a Service. In this crate, "Service" always means a Service of Kubernetes.
+/// The record of one [`Entry`](crate::Entry) of a name. The record borrows the stored data. SkyDNS
+/// calls such a record a Service. In this crate, "Service" always means a Service of Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceRecord<'v> {
     /// Target of the record.

@@ -64,8 +64,8 @@ impl DnsFront {
         Some(TypeAnswer::from_hosts_file(qtype, records))
     }
 
-    /// The addresses of `name` (in lower case) in the arguments of dnsmasq; kubedns answers names
-    /// in `domain`. `None` if dnsmasq has no address of this type.
+    /// The addresses of `name` (in lower case) in the arguments of dnsmasq. `None` if dnsmasq has no
+    /// address of this type. `domain` is a domain whose names kubedns answers.
     pub(crate) fn arguments_answer(
         &self,
         name: &Name,
@@ -95,8 +95,8 @@ impl DnsFront {
         Some(TypeAnswer::from_arguments(qtype, records.collect()))
     }
 
-    /// The addresses that the arguments of dnsmasq give for a domain which contains `name`; `None`
-    /// if a longer domain has a server.
+    /// The addresses that the arguments of dnsmasq give for a domain which contains `name`. `None`
+    /// if a longer domain belongs to kubedns, is a stub domain, or has other options.
     fn domain_addresses(&self, name: &Name, domain: &Name) -> Option<DomainAddresses> {
         let arguments = self.arguments.as_ref()?;
         let found = arguments.domain_addresses(name)?;
@@ -128,8 +128,8 @@ impl DnsFront {
             .collect()
     }
 
-    /// The path of a query for `name` (in lower case); kubedns answers names in `domain`. The
-    /// caller sets `keeps_seconds`, which depends on the answer.
+    /// The path of a query for `name` (in lower case). `domain` is a domain whose names kubedns
+    /// answers. The caller sets `keeps_seconds`, which depends on the answer.
     pub(crate) fn query_path(&self, name: &Name, domain: &Name, route: &NameRoute) -> DnsmasqPath {
         if !self.topology.is_behind_dnsmasq() {
             return path_without_dnsmasq(route);

@@ -1,5 +1,5 @@
-//! Look-ups of external names, which only upstreams can resolve, for an answer that this server
-//! makes itself.
+//! Look-ups of external names that are targets of our aliases. Only upstreams can resolve these
+//! names.
 
 use super::Resolver;
 use super::waiting::AdmittedAsk;
@@ -44,8 +44,8 @@ impl<B: Backend> Resolver<B> {
         let transport = admitted.ask.query.transport;
         let view = admitted.ask.view;
         let lower = question.name.to_lowercase();
-        // The name is the target of an alias in our zones. If a rule leaves out the target's
-        // records, the alias is answered as if the target had no records.
+        // The name is the target of one of our aliases. If a rule leaves out the target's records,
+        // the alias is answered as if the target had no records.
         let zone = view.zone();
         if let Some(rule) = zone.rule_for_query(lower.wire(), question.qtype) {
             return Ok(ExternalLookup::without_records(rule.key));
