@@ -57,8 +57,9 @@ const ANSWERS: &str = "
 async fn dig_answers_over_udp_and_tcp() {
     let pod = Pod::start().await;
     let dig = pod.dig();
-    // dnsmasq caches these answers before SRV is queried below. The original kube-dns would answer
-    // these names with a CNAME. dnsmasq would follow the cached CNAME, and answer SRV with port 0.
+    // The next two queries fill dnsmasq's cache before SRV is queried below. The original kube-dns
+    // would answer these two queries with a CNAME. dnsmasq would follow the cached CNAME, and answer
+    // SRV with port 0.
     let addresses = dig
         .short("_https._tcp.web.default.svc.cluster.local A")
         .await;

@@ -1,5 +1,5 @@
-//! Checks each property with the inputs that the fuzzers have collected, and with some random
-//! inputs.
+//! Checks each property with the inputs that the fuzzers have collected. Some properties are also
+//! checked with random inputs.
 #![allow(
     clippy::panic,
     clippy::unwrap_used,

@@ -279,7 +279,7 @@ impl Fixed {
         self
     }
 
-    /// Adds a zone in SkyDNS style.
+    /// Adds a zone that answers in SkyDNS style, see [`FurtherZone::skydns`].
     pub(crate) fn skydns_zone(mut self, domain: &str, content: Self) -> Self {
         let mut zone = FurtherZone::new(&name(domain), Arc::new(content));
         zone.skydns = true;
