@@ -21,7 +21,7 @@
 //! | 4 | `explainer`, `text` | explanations on a thread of their own; an explanation as text |
 //! | 3 | `survey` | the steps from a request to facts, to conclusions, and to the document |
 //! | 2 | `reasoning` | reasons, similar names, the answer in one line, warnings |
-//! | 1 | `facts` | the candidates of the search, their answers and paths; objects; the server's state |
+//! | 1 | `facts` | the names to look up, their answers and paths; objects; the server's state |
 //! | 0 | `document`, `request`, `moment`, `list` | the JSON document, the parsed request, times, lists |
 //!
 //! Explanations change no state, and neither DNS queries nor events wait for them. The query engine

@@ -250,7 +250,7 @@ impl<'a> TypedFlag<'a> {
     }
 }
 
-/// Whether the flag means `true` if it has no value. [`super::go_command`] declares such flags.
+/// Whether the flag means `true` if it has no value.
 pub(super) fn is_switch(arg: &Arg) -> bool {
     is_bool(arg)
         || arg

@@ -290,7 +290,8 @@ async fn looping_upstream_is_found() {
 #[tokio::test]
 async fn foreign_loop_probe_names_are_ignored() {
     let subject = Subject::new(ForwardLimits::default());
-    // The upstream is a plain socket, because `Upstream` detects loop probes.
+    // The upstream is a plain socket, because a server of `Upstream::start` does not record loop
+    // probes.
     let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     let says_no = async {
