@@ -58,8 +58,8 @@ async fn dig_answers_over_udp_and_tcp() {
     let pod = Pod::start().await;
     let dig = pod.dig();
     // The next two queries fill dnsmasq's cache before SRV is queried below. The original kube-dns
-    // would answer these two queries with a CNAME. dnsmasq would follow the cached CNAME, and answer
-    // SRV with port 0.
+    // would answer these two queries with a CNAME. dnsmasq would follow the cached CNAME, and
+    // answer SRV with port 0.
     let addresses = dig
         .short("_https._tcp.web.default.svc.cluster.local A")
         .await;

@@ -49,7 +49,8 @@ fn bad_value_of(command: &Command, style: Style, wrong: &clap::Error) -> Option<
 
     let name = context_text(wrong, ContextKind::InvalidArg)?;
     let value = context_text(wrong, ContextKind::InvalidValue)?;
-    // clap's error gives the flag in the form `--flag <VALUE>`. `Arg` is displayed in the same form.
+    // clap's error gives the flag in the form `--flag <VALUE>`. `Arg` is displayed in the same
+    // form.
     let arg = command
         .get_arguments()
         .find(|candidate| candidate.to_string() == name)?;

@@ -64,8 +64,8 @@ impl DnsFront {
         Some(TypeAnswer::from_hosts_file(qtype, records))
     }
 
-    /// The addresses of `name` (in lower case) in the arguments of dnsmasq. `None` if dnsmasq has no
-    /// address of this type. `domain` is a domain whose names kubedns answers.
+    /// The addresses of `name` (in lower case) in the arguments of dnsmasq. `None` if dnsmasq has
+    /// no address of this type. `domain` is a domain whose names kubedns answers.
     pub(crate) fn arguments_answer(
         &self,
         name: &Name,
