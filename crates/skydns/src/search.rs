@@ -28,9 +28,9 @@ pub struct Search {
 /// The names to look up for a query, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchList {
-    /// The names. The last one is the bare name, without a search domain. Names that are too long
-    /// are left out, as in resolvers. Names that must not be forwarded, and names below the suffix,
-    /// are left out, too.
+    /// The names. The name without a search domain comes last. Names that are too long are left
+    /// out, as in resolvers. Names that must not be forwarded, and names below the suffix, are left
+    /// out, too.
     pub names: Vec<Name>,
     /// Whether the first name is the query name.
     pub(crate) starts_with_query_name: bool,
