@@ -32,7 +32,7 @@ struct KnownContainer {
     has_reported: bool,
     /// The start of the process, in milliseconds since 1970.
     started: Option<u64>,
-    /// The process has not answered in time since its last report.
+    /// Whether a request has timed out since the last report of the process.
     is_hanging: bool,
     restarts: Recent<(Instant, ContainerEnd), MAX_RESTARTS>,
 }

@@ -1,4 +1,4 @@
-//! Cost of a query for an external name, in CPU time of the server's process, compared with other
+//! Measures queries for external names: the CPU time, latency and memory of kubedns and of other
 //! forwarders.
 //!
 //! All forwarders have the same upstream. A measurement with uncached names queries new names, each
@@ -160,9 +160,10 @@ async fn memory_of_cached_names(
     })
 }
 
-/// Memory in KiB that the cache of `server` takes. This is the difference from the memory of the
-/// same program without a cache, because dnsmasq reserves the memory of its cache at its start. For
-/// a program that is not measured without a cache, it is the memory that the names took.
+/// Memory in KiB that the cache of `server` takes. If the same program also runs without a cache, the
+/// result is the difference in memory between the two processes. The growth of dnsmasq's memory would
+/// be too little, because dnsmasq reserves the memory of its cache at its start. For other programs,
+/// the result is the memory that the names took.
 fn cache_memory(server: &str, memory: &BTreeMap<&str, NamesMemory>) -> u32 {
     let Some(used) = memory.get(server) else {
         return 0;

@@ -138,7 +138,7 @@ fn unless_forwarded_exists(answer: String, before: &[&NameCandidate]) -> String 
     match before {
         [] => answer,
         [first] => format!(
-            "{answer}, unless {} exists: first, {}",
+            "{answer}, unless the earlier name {} exists: {}",
             first.name,
             forwarding_sentence(first)
         ),
@@ -264,7 +264,7 @@ fn describe_addresses(candidate: &NameCandidate, addresses: &[&str]) -> RecordsI
     let mut text = join_first(addresses, MAX_SHOWN);
     let external = external_names(candidate);
     if !external.is_empty() {
-        text.push_str(", and to what the upstream servers answer for ");
+        text.push_str(" and the addresses that the upstream servers return for ");
         text.push_str(&join_first(&external, MAX_SHOWN));
     }
     RecordsInWords {

@@ -55,8 +55,7 @@ fn wildcard_of_aliases_answers_one() {
     let reasons = cluster.reasons("*.apps.svc.cluster.local. A");
     assert_eq!(reasons, ["one_of_aliases"]);
     assert_eq!(cluster.reasons("shop.apps.svc.cluster.local. A"), [""; 0]);
-    let both =
-        "resolves to 10.96.0.10, and to what the upstream servers answer for www.example.com.";
+    let both = "resolves to 10.96.0.10 and the addresses that the upstream servers return for www.example.com.";
     cluster.expect(
         ["/verdict/text"],
         &[("*.pair.svc.cluster.local. A", [both])],

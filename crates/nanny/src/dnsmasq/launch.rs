@@ -3,14 +3,15 @@
 //!
 //! | kube-dns passes | the nanny passes | the nanny writes into the servers file |
 //! | --- | --- | --- |
-//! | the user's arguments | the same, word for word | |
+//! | the user's arguments | the same without `--servers-file` | the lines of the user's own servers file |
 //! | `--server /domain/ip#port` per stub server | | `server=/domain/ip#port` |
 //! | `--server ip#port` per upstream server | | `server=ip#port` |
 //! | `--no-resolv` with upstream servers | `--no-resolv`, always | the servers of resolv.conf, if no upstream servers are configured |
 //!
 //! With [`ForwardMode::Kubedns`], the file has a single server: kubedns. If a configured server
 //! needs another transport than plain DNS over UDP, the single server is the nanny's SERVFAIL
-//! server until kubedns has applied the configuration.
+//! server until kubedns has applied the configuration. In this mode, the nanny does not pass the
+//! user's `--dns-loop-detect` to dnsmasq.
 //!
 //! dnsmasq treats a `server=` line of its servers file like a `--server` argument that follows the
 //! arguments on the command line, and reads the file again on SIGHUP. With a servers file, dnsmasq
