@@ -88,8 +88,8 @@ pub(crate) struct TriedName {
     pub(crate) outcome: LookupOutcome,
     /// Whether the resolver queries this name: false after the first name with an answer.
     pub(crate) asked: bool,
-    /// The records in a few words, the servers that a query is forwarded to, or the reason why there
-    /// are no records.
+    /// The records in a few words, the servers that a query is forwarded to, or the reason why
+    /// there are no records.
     pub(crate) summary: String,
 }
 

@@ -160,10 +160,10 @@ async fn memory_of_cached_names(
     })
 }
 
-/// Memory in KiB that the cache of `server` takes. If the same program also runs without a cache, the
-/// result is the difference in memory between the two processes. The growth of dnsmasq's memory would
-/// be too little, because dnsmasq reserves the memory of its cache at its start. For other programs,
-/// the result is the memory that the names took.
+/// Memory in KiB that the cache of `server` takes. If the same program also runs without a cache,
+/// the result is the difference in memory between the two processes, because dnsmasq reserves the
+/// memory of its cache at its start. For other programs, the result is the memory that the names
+/// took.
 fn cache_memory(server: &str, memory: &BTreeMap<&str, NamesMemory>) -> u32 {
     let Some(used) = memory.get(server) else {
         return 0;

@@ -221,8 +221,8 @@ pub(super) enum WatchEnd {
     /// The watch ended early. The API server is shutting down, and may return with a wiped or
     /// restored database.
     Early,
-    /// The watch had no event. If the database was wiped or restored, a watch from an old version is
-    /// silent, too.
+    /// The watch had no event. If the database was wiped or restored, a watch from an old version
+    /// is silent, too.
     Silent,
 }
 

@@ -13,8 +13,8 @@ const MAX_MESSAGE: usize = 65_535;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamReply {
     /// A well-formed response to the query: header, question and all records except the OPT record.
-    /// The ID differs from the ID of the client's query. The name in the question may differ in
-    /// upper and lower case from the name in the client's query.
+    /// The ID is not that of the client's query. The name in the question may differ in upper and
+    /// lower case from the name in the client's query.
     pub message: Box<[u8]>,
     /// The OPT record without hop-by-hop options, if there is one.
     pub opt: Option<Edns<Box<[u8]>>>,

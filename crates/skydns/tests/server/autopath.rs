@@ -87,8 +87,8 @@ async fn autopath_leaves_other_queries_unchanged() {
     }
 }
 
-/// For a CNAME query, the server looks up the addresses of the name. A response with addresses has no
-/// SOA record, but the client needs an SOA record to cache that there is no alias (RFC 2308).
+/// For a CNAME query, the server looks up the addresses of the name. A response with addresses has
+/// no SOA record, but the client needs an SOA record to cache that there is no alias (RFC 2308).
 #[tokio::test(flavor = "multi_thread")]
 async fn cname_query_for_name_with_addresses_gets_soa() {
     let upstream = Upstream::start(|asked: &Asked| {
