@@ -185,6 +185,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
 
     fn report_failure(&mut self, failure: &SessionFailure) {
         self.metrics.failures.inc();
+        let is_listed = self.reached.is_some();
         let must_list = match failure {
             SessionFailure::Compacted(_)
             | SessionFailure::OtherHistory
@@ -204,12 +205,13 @@ impl<S: EtcdSink> EtcdFeed<S> {
         let keys = &self.keys;
         match self.connected.replace(false) {
             Some(false) => tracing::debug!(%keys, error, "etcd still not connected"),
-            Some(true) => {
+            // The first session may have listed the zone before it failed.
+            Some(true) | None if is_listed => {
                 let records = self.tree.len();
                 tracing::warn!(%keys, records, error, "etcd connection lost, keeping the last records");
             }
-            None => {
-                tracing::warn!(%keys, error, "etcd cannot be reached, queries for the zone get SERVFAIL");
+            _ => {
+                tracing::warn!(%keys, error, "the zone cannot be read from etcd, queries for the zone get SERVFAIL");
             }
         }
         self.metrics.connected.set(0);
