@@ -171,7 +171,7 @@ fn ended_pod_has_no_address() {
         let read = Pod::from_api(&pod("one", phase, &["10.0.0.1"]).to_string())
             .unwrap()
             .object;
-        let slice = (read.key, read.addresses.len());
-        assert_eq!(slice, (ObjectKey::new("a", "one"), count), "{phase}");
+        let found = (read.key, read.addresses.len());
+        assert_eq!(found, (ObjectKey::new("a", "one"), count), "{phase}");
     }
 }

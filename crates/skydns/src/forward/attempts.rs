@@ -260,12 +260,13 @@ impl UpstreamAttempts {
 
         // There is only one further round: a third round would exceed the budget.
         self.retry_all = false;
-        self.next_attempt = Instant::now() + self.state.limits.retry_pause;
+        let now = Instant::now();
+        self.next_attempt = now + self.state.limits.retry_pause;
         for (upstream, _) in &self.failures {
             self.plan.push_back(UpstreamCandidate {
                 upstream: upstream.clone(),
                 dead: false,
-                edns: true,
+                edns: self.state.health.knows_edns(upstream, now),
             });
         }
     }

@@ -1,5 +1,7 @@
 //! If several clients may share a reply, the forwarder sends the upstreams only one query.
 
+use std::time::Duration;
+
 use futures::future::join_all;
 use skydns::forward::{CacheLimits, ForwardLimits};
 use testkit::client::{ask, ask_tcp};
@@ -183,6 +185,30 @@ async fn silence_to_edns_causes_plain_queries() {
     upstream.forget();
     assert_eq!(subject.ask_a("w.test.", &upstreams).await, GOOD);
     assert_eq!(upstream.count(), 1, "a query had an OPT record");
+}
+
+/// If the port of an upstream without EDNS is closed, the second round has no OPT record either.
+#[tokio::test]
+async fn restarting_upstream_without_edns_gets_no_opt_record() {
+    let upstream = Upstream::start(without_edns("FORMERR")).await;
+    let address = upstream.addr();
+    let subject = Subject::new(ForwardLimits {
+        retry_pause: Duration::from_secs(1),
+        ..ForwardLimits::default()
+    });
+    assert_eq!(subject.ask_a("x.test.", &[address]).await, GOOD);
+    drop(upstream);
+
+    let upstreams = [address];
+    let asking = subject.ask_a("y.test.", &upstreams);
+    let starting = async {
+        eventually(PATIENCE, || async { subject.errors("refused") > 0 }).await;
+        Upstream::start_on(address, without_edns("FORMERR")).await
+    };
+    let (reply, upstream) = tokio::join!(asking, starting);
+
+    assert_eq!(reply, GOOD);
+    assert_eq!(upstream.count(), 1, "the first query had an OPT record");
 }
 
 /// A client over TCP needs a complete answer. If the reply over UDP is truncated, the forwarder

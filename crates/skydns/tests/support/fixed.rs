@@ -406,13 +406,14 @@ impl Records for Fixed {
     }
 
     fn has_descendants(&self, path: &[&str]) -> bool {
-        let has_prefix = |key: &String| {
+        let equal_labels = |key: &String| {
             key.split('/')
                 .zip(path)
                 .filter(|(own, label)| own == *label)
                 .count()
         };
-        self.records.keys().any(|key| has_prefix(key) == path.len())
+        let mut keys = self.records.keys();
+        keys.any(|key| equal_labels(key) == path.len())
     }
 }
 
