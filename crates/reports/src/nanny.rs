@@ -149,7 +149,7 @@ pub struct RoutesStatus {
     /// The servers for all other names.
     pub upstreams: Vec<String>,
     /// The source of `upstreams`: `configuration`, `resolv.conf` or `kubedns`. With `kubedns`, the
-    /// only upstream is kubedns or the SERVFAIL server.
+    /// only upstream is kubedns or the `servfail_server`.
     pub upstreams_from: Option<String>,
     /// The servers that dnsmasq's arguments give for all other names. dnsmasq queries these servers
     /// in addition to `upstreams`.
@@ -159,8 +159,9 @@ pub struct RoutesStatus {
     /// Servers left out because queries to them come back to dnsmasq.
     pub loops: BTreeSet<String>,
     /// The address at which the nanny answers every query with SERVFAIL. dnsmasq forwards queries
-    /// there if their stub domain has no usable server. If dnsmasq does not support the configured
-    /// servers, queries go there until kubedns follows the configuration in force.
+    /// there if their stub domain has no usable server. dnsmasq cannot
+    /// query servers over TCP alone or over TLS: queries for these go to kubedns, and before kubedns
+    /// follows the configuration, to this address.
     #[serde(rename = "nowhere")]
     pub servfail_server: Option<String>,
     /// The version of the configuration that kubedns reports, if the nanny polls kubedns.

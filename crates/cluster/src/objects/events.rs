@@ -1,9 +1,9 @@
 //! Changes of objects, and the events that carry them to the index.
 //!
 //! A feed lists and watches a collection of objects. The code of a feed works with any kind of
-//! objects through [`EventConverter`]. So the program contains this code once for each event type,
-//! not once for each type of objects. When each of eleven types of objects had its own copy of this
-//! code, the copies made up a twentieth of the program.
+//! objects through [`EventConverter`], so it is compiled once for each event enum such as [`Event`],
+//! not once for each type of objects. With a copy for each of eleven types of objects, the copies
+//! made up a twentieth of the program.
 
 use std::convert::Infallible;
 

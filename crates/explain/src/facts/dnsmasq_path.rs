@@ -65,7 +65,7 @@ impl DnsFront {
     }
 
     /// The addresses of `name` (in lower case) in the arguments of dnsmasq. `None` if dnsmasq has
-    /// no address of this type. `domain` is a domain whose names kubedns answers.
+    /// no address of this type. `domain` is the domain in which kubedns answers names.
     pub(crate) fn arguments_answer(
         &self,
         name: &Name,

@@ -15,9 +15,9 @@ pub(super) struct SampleItems<T, const N: usize> {
 
 /// Chooses at most `room` distinct items. The first `N` items are stored without allocation.
 ///
-/// If more items are added, those with the lowest hashes are chosen; the hash has a random seed.
-/// Equal items have equal hashes, so repeated items do not change the chances, and dropped items
-/// need not be stored.
+/// If more than `room` distinct items are added, those with the lowest hashes are chosen; the hash
+/// has a random seed. Equal items have equal hashes, so repeated items do not change the chances,
+/// and dropped items need not be stored.
 pub(super) struct RandomSample<T, const N: usize> {
     room: usize,
     /// At most twice `room` items, which may be repeated.
@@ -82,8 +82,8 @@ impl<T: Hash + Eq, const N: usize> RandomSample<T, N> {
         if self.items.len() > self.room {
             self.drop_excess();
         }
-        // If all items fit, repeated items are dropped only after the shuffle, so it is random which
-        // of the equal items stays.
+        // If all items fit, repeated items are dropped only after the shuffle, so the place of
+        // the item that stays is random, too.
         fastrand::shuffle(&mut self.items);
         self.into_distinct()
     }
