@@ -105,8 +105,7 @@ impl PathWatch {
     /// Cancel safe: dropping the future misses no change.
     pub async fn changed(&mut self) {
         let targets = Arc::clone(&self.targets);
-        // If the examination hangs, it continues on its thread, also after this call has been
-        // dropped. If it then finds another file, it wakes the call that waits at that time.
+        // An examination that hangs continues on its thread, and can wake a later call.
         let _ = self.examining.run(move || targets.examine()).await;
         if self.targets.is_fresh.swap(false, Ordering::SeqCst) {
             // Returning here signals all events so far, so a pending notification is discarded.

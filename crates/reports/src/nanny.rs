@@ -158,10 +158,9 @@ pub struct RoutesStatus {
     pub unresolved: BTreeSet<String>,
     /// Servers left out because queries to them come back to dnsmasq.
     pub loops: BTreeSet<String>,
-    /// The address at which the nanny answers every query with SERVFAIL. dnsmasq forwards queries
-    /// there if their stub domain has no usable server. dnsmasq cannot
-    /// query servers over TCP alone or over TLS: queries for these go to kubedns, and before kubedns
-    /// follows the configuration, to this address.
+    /// The address at which the nanny answers every query with SERVFAIL. It stands for the servers
+    /// of a stub domain that has no usable server, and for kubedns until kubedns follows the
+    /// configuration.
     #[serde(rename = "nowhere")]
     pub servfail_server: Option<String>,
     /// The version of the configuration that kubedns reports, if the nanny polls kubedns.

@@ -1,9 +1,8 @@
 //! Changes of objects, and the events that carry them to the index.
 //!
-//! A feed lists and watches a collection of objects. The code of a feed works with any kind of
-//! objects through [`EventConverter`], so it is compiled once for each event enum such as [`Event`],
-//! not once for each type of objects. With a copy for each of eleven types of objects, the copies
-//! made up a twentieth of the program.
+//! A feed lists and watches a collection of objects. Its code is compiled once for all kinds of
+//! objects, because it does not know their types: it turns them into events with an
+//! [`EventConverter`].
 
 use std::convert::Infallible;
 
@@ -77,8 +76,8 @@ pub enum Event {
     /// the endpoints are unknown.
     ///
     /// While Endpoints are used, changes of slices still follow. If the API server refuses slices
-    /// during this time, an empty list removes all slices. While slices are used, no changes of
-    /// Endpoints follow. If Endpoints are used again later, their changes start with a list.
+    /// during this time, an empty list removes all slices. Changes of
+    /// Endpoints stop while slices are used and can be read. Later ones start with a list.
     EndpointsFrom(EndpointsSource),
     /// Slices are used but can no longer be read. The index switches to Endpoints, unless addresses
     /// in the slices are missing from Endpoints.

@@ -592,7 +592,7 @@ impl<'a> CheckedName<'a> {
             copy,
             ..
         } = self;
-        // As in SkyDNS, the message of a key that has keys below it is only in the answers to CNAME
+        // As in SkyDNS, an alias at a key that has keys below it is only in the answers to CNAME
         // queries. A CNAME in the transfer would exclude the records that all other queries get.
         let stored = stored_aliases(view, owner);
         if is_answered_by_skydns(view, owner) && stored.is_empty() {

@@ -29,9 +29,8 @@ pub(super) fn probe_faults(status: &SidecarStatus) -> Vec<PodFault> {
         .filter(|probe| is_failing(probe, status))
         .collect();
 
-    // kubedns refuses cluster names until its first lists are complete: `kubedns_faults` reports
-    // this cause. If kubedns does not answer, dnsmasq in front of kubedns has no answer either. One
-    // finding is enough.
+    // One finding for each cause is enough. `kubedns_faults` reports that the first lists are
+    // incomplete. If kubedns is silent, dnsmasq cannot answer the probed name either.
     let kubedns = status.kubedns.known.as_ref();
     let unsynced = kubedns.is_some_and(|kubedns| kubedns.synced == Some(false));
     let silent = failing

@@ -125,7 +125,7 @@ fn route_fault(route: &str, servers: &BTreeMap<String, ServerState>) -> Option<P
             format!("no upstream has given a usable answer for {names} yet: {unproven}")
         } else {
             format!(
-                "no upstream gives usable answers for {names} (down: {list}; no answer yet: {unproven})"
+                "no upstream gives usable answers for {names} (down: {list}; no usable answer yet: {unproven})"
             )
         };
         (FindingKind::UpstreamsUnproven, text)

@@ -82,8 +82,6 @@ impl<T: Hash + Eq, const N: usize> RandomSample<T, N> {
         if self.items.len() > self.room {
             self.drop_excess();
         }
-        // If all items fit, repeated items are dropped only after the shuffle, so the place of
-        // the item that stays is random, too.
         fastrand::shuffle(&mut self.items);
         self.into_distinct()
     }
