@@ -42,8 +42,7 @@ pub struct SearchWalk {
     /// TTL of the zone's records, in seconds. It is also the maximum TTL of the CNAME record that
     /// the walk adds.
     alias_ttl: u32,
-    /// SERIAL, REFRESH, RETRY and EXPIRE of the SOA record in a negative answer of the walk. They
-    /// are those of the zone.
+    /// SERIAL, REFRESH, RETRY and EXPIRE of the SOA record in a negative answer of the walk.
     soa_numbers: [u32; 4],
     end: WalkEnd,
     lookups: u64,
@@ -278,7 +277,7 @@ impl SearchWalk {
         records
     }
 
-    /// The SOA record of a negative answer for which no response has one.
+    /// The SOA record that the walk adds to a negative answer.
     fn soa(&self) -> ZoneSoa<'_> {
         ZoneSoa {
             domain: self.soa_owner.wire(),
