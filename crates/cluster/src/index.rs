@@ -187,7 +187,7 @@ impl Index {
         }
     }
 
-    /// Makes all changes visible to queries. Returns false if there were no changes.
+    /// Makes all changes visible to queries. Returns false if queries see no change.
     pub fn publish(&mut self) -> bool {
         if let Some(namespaces) = self.pods.take_changed() {
             self.snapshot.pods = pod_names(self.options.pods, namespaces);
