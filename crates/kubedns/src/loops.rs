@@ -112,8 +112,8 @@ impl LoopFinder {
     }
 
     /// Returns after an edit of the configuration, or if the routes are not those of `probed`. The
-    /// settings in force also change when this task finds a loop, but a loop requires no further
-    /// probe.
+    /// settings in force also change when this task finds a loop. This function ignores
+    /// such a change.
     async fn routes_changed(&mut self, probed: &InForce) -> Result<(), watch::error::RecvError> {
         self.in_force
             .wait_for(|now| {

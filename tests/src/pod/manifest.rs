@@ -1,5 +1,5 @@
-//! Converts a manifest for podman: adds the fields that a kubelet adds, and removes the fields that
-//! podman treats differently.
+//! Converts a manifest for podman: adds the fields that the API server and a kubelet add, and
+//! removes the fields that podman treats differently.
 //!
 //! The arguments, users, capabilities, limits and mounts of the containers stay as in the manifest,
 //! except that the sidecar probes more often.
@@ -138,7 +138,8 @@ fn mount_account(spec: &mut Value) {
 fn fill(directory: &Path, volume: &Value) {
     fs::create_dir_all(directory).expect("a directory");
     if volume.get("emptyDir").is_some() {
-        fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).expect("its mode");
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o777))
+            .expect("the mode of the directory");
     } else if volume.get("projected").is_some() {
         let files = [("token", TOKEN.as_bytes()), ("namespace", b"kube-system")];
         for (name, content) in files {

@@ -1,4 +1,5 @@
-//! The credentials of a kubeconfig's user. The crate `kube` handles only impersonation.
+//! The credentials of a kubeconfig's user. Of the user's settings, the crate `kube` handles only
+//! impersonation.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -87,8 +88,9 @@ impl Credentials {
                 }
             }
             (None, Some(plugin)) if user.token.is_none() => {
-                // The TLS configuration is built once, before the plugin has run. So it gets an
-                // empty `ClientCertificate` now, in which the plugin's certificate is stored later.
+                // The TLS configuration is built once, before the plugin has run. The
+                // configuration therefore contains an empty `ClientCertificate`, which is filled
+                // with the plugin's certificate later.
                 let given = certificate.get_or_insert_with(|| Arc::new(ClientCertificate::none()));
                 TokenSource::Plugin(Box::new(Plugin::new(plugin, Arc::clone(given))))
             }

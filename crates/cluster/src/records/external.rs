@@ -138,7 +138,7 @@ impl ExternalNode {
     }
 
     /// Visits the records at `path`, which holds the labels below the Service's name. Returns
-    /// whether there are records. For `steps` see [`skydns::Records::visit_entries`].
+    /// whether there are records. For `steps` see [`skydns::EntryVisit::steps`].
     pub fn visit<'v>(
         &'v self,
         path: &[&str],
@@ -198,7 +198,7 @@ struct ExternalTarget<'v> {
 impl<'v> ExternalTarget<'v> {
     /// Visits one entry for each of `ports`. Without ports, the name of a Service has only
     /// addresses, and the name of a port (`is_port`) has no entries. Returns whether there are
-    /// entries, even if no step is left.
+    /// entries. Entries count even if no step is left to visit them.
     fn visit_ports<'p>(
         &self,
         ports: impl Iterator<Item = &'p PortRecords>,

@@ -24,7 +24,8 @@ const EACH: Duration = Duration::from_millis(20);
 /// Replaces [`EACH`] if this instance serves the records of a snapshot file. The time is longer, so
 /// that instances without records list earlier.
 const EACH_WITH_RECORDS: Duration = Duration::from_millis(80);
-/// The longest spread. If more instances list, the API server itself makes them wait.
+/// The longest spread, for any number of instances. If lists come too fast, the API server itself
+/// makes them wait.
 const MAX_SPREAD: Duration = Duration::from_secs(30);
 /// Timeout of a request for the `DaemonSet`. A start never waits longer for the response.
 const TIMEOUT: Duration = Duration::from_secs(1);
