@@ -111,8 +111,8 @@ pub enum Lookup {
     Missing,
     /// The name exists, with or without entries: for example, a malformed pod name has no entries.
     Exists,
-    /// The name is a federated name, and its target is not known. The target contains the zone and
-    /// the region of a node, and no such node is known.
+    /// The name is a federated name. Its target is unknown while no node with a zone and a region
+    /// is known.
     TargetUnknown,
 }
 

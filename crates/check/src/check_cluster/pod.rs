@@ -190,8 +190,8 @@ async fn check_upstreams(options: &Options, status: &SidecarStatus) -> Vec<Check
     checks
 }
 
-/// Whether an upstream forwards queries back to the pod; `None` if the sidecar does not know it of
-/// kubedns, or of dnsmasq.
+/// Whether an upstream forwards queries back to the pod; `None` if the report of kubedns or of the
+/// nanny is missing.
 fn has_loop(status: &SidecarStatus) -> Option<bool> {
     let of_kubedns = status.kubedns.known.as_ref()?.forward_loops > 0.0;
     let of_dnsmasq = match &status.nanny.known {

@@ -40,8 +40,8 @@ impl<'e> Evidence<'e> {
         self.denoted_service(candidate)?.object.service.as_ref()
     }
 
-    /// Whether the namespace has a Service; `None` if that is unknown. kubedns does not know of
-    /// namespaces without Services.
+    /// Whether the namespace has a Service; `None` if that is unknown. To kubedns, a namespace
+    /// without Services looks like a missing namespace.
     pub(crate) fn has_namespace(self, namespace: &str) -> Option<bool> {
         if self.snapshot.has_namespace(namespace) {
             return Some(true);
@@ -58,8 +58,8 @@ impl<'e> Evidence<'e> {
             .is_some_and(|found| found.object.service.is_some() && found.member.is_none())
     }
 
-    /// Whether the namespace of `key` has a Service, or Service `key` was deleted recently. In both
-    /// cases the name was probably meant as a name of this cluster.
+    /// Whether the namespace of `key` has a Service, or Service `key` was deleted recently. If so,
+    /// a query for the name of the Service was probably meant for this cluster.
     pub(crate) fn has_had_namespace(self, key: &ObjectKey) -> bool {
         if self.has_namespace(&key.namespace) == Some(true) {
             return true;

@@ -96,12 +96,12 @@ pub enum SearchError {
     Unused,
     /// `--autopath` without a watch of pods, so the namespaces of clients are unknown.
     #[error(
-        "--autopath needs --pods=verified or node: kubedns learns a client's namespace from the pod that has the client's address"
+        "--autopath needs --pods=verified or --pods=node: kubedns learns a client's namespace from the pod that has the client's address"
     )]
     UnknownPods,
     /// `--autopath` behind dnsmasq, so the addresses of clients are unknown.
     #[error(
-        "--autopath needs --topology=direct or alone: behind dnsmasq kubedns does not see the addresses of its clients"
+        "--autopath needs --topology=direct or --topology=alone: behind dnsmasq kubedns does not see the addresses of its clients"
     )]
     UnseenClients,
     /// More than one suffix.

@@ -312,7 +312,7 @@ fn fallthrough_accepts_zones_of_cluster() {
             "vm.cluster.local. a.svc.cluster.local.",
         ),
         // CoreDNS forwards unknown reverse names only if its `fallthrough` has these zones. kubedns
-        // always forwards them.
+        // always forwards such names.
         ("in-addr.arpa,ip6.arpa,10.in-addr.arpa", ""),
     ] {
         assert_eq!(said(flag).as_deref(), Ok(expected), "{flag}");
@@ -413,10 +413,10 @@ fn autopath_needs_known_clients() {
         "--search-suffix=search.cluster.local",
         "--search-domains=corp.example",
     ];
-    let unseen = "--autopath needs --topology=direct or alone: behind dnsmasq kubedns does not see the addresses of \
-                  its clients";
-    let unknown = "--autopath needs --pods=verified or node: kubedns learns a client's namespace from the pod \
-                   that has the client's address";
+    let unseen = "--autopath needs --topology=direct or --topology=alone: behind dnsmasq kubedns does not see \
+                  the addresses of its clients";
+    let unknown = "--autopath needs --pods=verified or --pods=node: kubedns learns a client's namespace from the \
+                   pod that has the client's address";
     for (words, expected) in [
         (
             &[autopath, verified, "--topology=alone"][..],

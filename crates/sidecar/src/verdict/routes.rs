@@ -68,8 +68,8 @@ fn add_dnsmasq_routes(
     let upstreams = dnsmasq.upstreams.iter();
     for upstream in upstreams.filter(|upstream| !loops.contains(&upstream.address)) {
         let domains = match upstream.serves.as_slice() {
-            // If the names that a server serves are unknown, the server comes from dnsmasq's
-            // command line, and counts as a server for external names.
+            // A server counts as a server for external names if the names that it serves are
+            // unknown.
             [] => std::slice::from_ref(&external_names),
             domains => domains,
         };

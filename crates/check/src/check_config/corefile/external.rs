@@ -1,9 +1,10 @@
 //! External names: their servers, from the flags and the `ConfigMap`, and the rules for these
 //! names.
 //!
-//! A rule must not affect the names of the cluster, but `CoreDNS` applies templates before the
-//! plugin `kubernetes`. So if there are rules, the first block forwards all other names to a second
-//! block, which listens on a loopback port.
+//! A rule must not affect the names of the cluster, but `CoreDNS` applies the templates of a block
+//! before the plugin `kubernetes`. So the templates of the rules are in blocks of their own, which
+//! listen on a loopback port. If there are rules, the first block forwards external names to this
+//! port.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use super::block::Block;
 use super::flags::KubednsFlags;
 use super::own_names::{soa_of_zone, sort_longest_first};
 
-/// The loopback port on which the second block listens.
+/// The loopback port on which the blocks of the rules listen.
 const RULES_PORT: &str = "1053";
 /// The maximum number of servers of a `forward`.
 const MAX_SERVERS: usize = 15;
@@ -46,7 +47,8 @@ impl<'a> ExternalServers<'a> {
         }
     }
 
-    /// Adds the last lines of the first block: it forwards to the servers, or to the second block.
+    /// Adds the last lines of the first block, which forwards to the servers or to the blocks of
+    /// the rules.
     pub(super) fn add_to_main(&self, block: &mut Block) {
         if has_rules(&self.config.external_rules) {
             block.add(format!("forward . 127.0.0.1:{RULES_PORT}"));
@@ -260,7 +262,7 @@ impl<'a> ExternalServers<'a> {
     }
 }
 
-/// Whether a rule needs the second block.
+/// Whether there is a rule that `CoreDNS` can apply.
 fn has_rules(rules: &ExternalRules) -> bool {
     !rules.filter_types.is_empty() || !rules.denied_names.is_empty() || rules.bogus_priv
 }

@@ -67,7 +67,7 @@ fn forwarding_verb(candidate: &NameCandidate) -> String {
 /// The servers that receive a forwarded name; `None` if there are none.
 pub(super) fn forwarded_to(candidate: &NameCandidate) -> Option<String> {
     let NameCandidate { dnsmasq, route, .. } = candidate;
-    // dnsmasq comes first: what it sends elsewhere never reaches the servers of kubedns.
+    // If dnsmasq forwards the name to other servers, kubedns never receives the query.
     let (domain, servers) = match (dnsmasq.asks, route) {
         (DnsmasqAsks::NodeResolvConf, _) => {
             return Some("the servers of the node's resolv.conf".to_owned());
