@@ -208,12 +208,12 @@ pub struct Options {
     #[arg(long, value_name = "string", default_value = "")]
     pub search_suffix: Domains,
     /// walk the search list for pods, recognized by their addresses: a name that does not exist in
-    /// the pod's namespace is answered from the rest of the list; needs pods=verified or node, and
-    /// topology direct or alone
+    /// the pod's namespace is answered from the rest of the list; needs --pods=verified or
+    /// --pods=node, and --topology=direct or --topology=alone
     #[arg(long)]
     pub autopath: bool,
-    /// search domains that follow those of the cluster, for search-suffix and autopath, separated
-    /// by commas; those of resolv-conf unless given
+    /// search domains that follow those of the cluster, for --search-suffix and --autopath,
+    /// separated by commas; unless given, the search domains in the file of --resolv-conf
     #[arg(long, value_name = "string", default_value = "")]
     pub search_domains: Domains,
     /// domain of the cluster set, such as clusterset.local, whose service imports are watched and
@@ -245,7 +245,7 @@ pub struct Options {
     /// --search-suffix or --autopath, 0 means 10000
     #[arg(long, value_name = "int", default_value = "0")]
     pub cache_size: CacheSize,
-    /// time after its TTL for which a cached response is served while the upstream servers fail; 0
+    /// time for which a cached response is served after its TTL while the upstream servers fail; 0
     /// for never
     #[arg(long, value_name = "duration", default_value = "0s")]
     pub serve_stale: GoDuration,
@@ -258,7 +258,7 @@ pub struct Options {
     #[arg(long, value_name = "string", default_value = "")]
     pub upstream_ca_file: String,
     /// pinned keys of upstream servers over TLS, checked in addition to the CA: NAME=BASE64,
-    /// separated by commas, each the SHA-256 of a public key
+    /// separated by commas; BASE64 is the SHA-256 of a public key of the server NAME
     #[arg(long, value_name = "string", default_value = "")]
     pub upstream_tls_pin: Pins,
     /// time without a usable answer after which a server is probed; 0 for never
@@ -282,7 +282,7 @@ pub struct Options {
     /// [IPv6]:port, which are notified of changes, or a network such as 10.0.0.0/8; empty for none
     #[arg(long, value_name = "string", default_value = "")]
     pub transfer_to: TransferPeers,
-    /// file of the TSIG key that the secondaries of transfer-to must sign with, as tsig-keygen
+    /// file of the TSIG key that the secondaries in --transfer-to must sign with, as tsig-keygen
     /// writes it
     #[arg(long, value_name = "string", default_value = "")]
     pub transfer_key: String,

@@ -37,8 +37,7 @@ fn external_name(spec: &ServiceSpec, causes: &mut Vec<StatusCause>) {
     }
 }
 
-/// Checks that an update changes no cluster IP. An ExternalName Service has no cluster IP to
-/// compare.
+/// Checks that an update changes no cluster IP.
 fn cluster_ips(spec: &ServiceSpec, before: Option<&ServiceSpec>, causes: &mut Vec<StatusCause>) {
     let now = spec.cluster_ips.as_deref().unwrap_or_default();
     let old = before

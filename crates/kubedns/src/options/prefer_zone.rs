@@ -87,8 +87,9 @@ impl Options {
         self.prefer_zone != PreferZone::Off || self.zonal_names
     }
 
-    /// Whether this process is the DNS server of its node, and can find out to which DNS pods the
-    /// queries of the node's clients go.
+    /// Whether this process is the DNS server of its node, and reads the hints in EndpointSlices.
+    /// The hints decide which DNS pods answer the clients of the node. Hints are read together with
+    /// zones.
     pub fn serves_own_node(&self) -> bool {
         self.pods == PodMode::Node && self.reads_zones()
     }

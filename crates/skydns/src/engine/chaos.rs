@@ -8,8 +8,8 @@ use crate::backend::View;
 use crate::backend::zones::Authority;
 use crate::cause::Cause;
 
-/// The CHAOS name that is answered with [`Zone::routes`](crate::backend::Zone::routes), in wire
-/// format.
+/// The wire format of the CHAOS name that is answered with
+/// [`Zone::routes`](crate::backend::Zone::routes).
 const ROUTES: &[u8] = b"\x06routes\x07kubedns\x00";
 
 /// The authors of SkyDNS, as SkyDNS lists them in its answer.
