@@ -57,7 +57,7 @@ impl ContainerHistories {
     }
 }
 
-/// The start of kubedns in milliseconds since 1970, if this version reports it.
+/// The start of kubedns in milliseconds since 1970; `None` if kubedns does not report its start.
 fn kubedns_start(report: &KubednsReport) -> Option<u64> {
     let since = Duration::try_from_secs_f64(report.started?).ok()?;
     u64::try_from(since.as_millis()).ok()

@@ -412,7 +412,7 @@ impl Varint {
         if octets.len() < 10 {
             Ok(None)
         } else {
-            let problem = "a number without end";
+            let problem = "a protobuf varint of more than ten octets";
             Err(RequestFailure::Garbage(problem.to_owned()))
         }
     }

@@ -139,7 +139,7 @@ async fn api_server_restart_logs_two_lines() {
 
     let changes = Cell::new(0_u8);
     let again = async || {
-        // kubedns logs the line below once every watch has received an event. While a watch is not
+        // kubedns logs the line below when every watch has received an event. While a watch is not
         // open, a change arrives with a list and not as an event, so the change is repeated.
         changes.set(changes.get() + 1);
         let ip = format!("10.96.1.{}", changes.get());

@@ -57,7 +57,7 @@ impl UpstreamMetrics {
             )?,
             duration: metrics.histogram_vec(
                 &name("probe_duration_seconds"),
-                "Time to the response of an upstream of dnsmasq to a probe.",
+                "Time until an upstream of dnsmasq responds to a probe.",
                 &BUCKETS,
                 &["upstream"],
             )?,

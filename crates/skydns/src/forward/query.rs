@@ -1,9 +1,9 @@
 //! Queries to upstreams.
 //!
-//! A query to an upstream is not a copy of the client's query: it has the name in lower case, our
-//! UDP size, and an OPT record whether or not the client sent one. Otherwise clients could cause
-//! several queries at once for one entry of the cache, and a forged reply could match any of these
-//! queries.
+//! A query to an upstream is not a copy of the client's query: the name is in lower case, the UDP
+//! size is ours, and the presence of an OPT record depends on the upstream rather than on the
+//! client. Otherwise clients could cause several queries at once for one entry of the cache, and a
+//! forged reply could match any of these queries.
 
 use wire::{Edns, HEADER, Header, OPT_LEN, Question, class, flag};
 
