@@ -1,5 +1,5 @@
-//! Zone transfers: AXFR (RFC 5936), IXFR (RFC 1995) and NOTIFY (RFC 1996). With a key, queries are
-//! signed by TSIG (RFC 8945).
+//! Zone transfers: AXFR (RFC 5936), IXFR (RFC 1995) and NOTIFY (RFC 1996). With a key, transfer
+//! queries must be signed with TSIG (RFC 8945).
 //!
 //! Everything is based on one enumeration of a zone: [`names`] visits the owner names, and
 //! [`content`] gets the records of each name from the engine. AXFR writes the enumeration. If two
@@ -51,7 +51,7 @@ use wire::{Name, Query, Transport, rcode};
 const MAX_TRANSFERS: usize = 128;
 /// Maximum number of concurrent transfers of one host.
 const MAX_OF_HOST: usize = 8;
-/// Interval at which the history drops expired differences between versions while nothing changes.
+/// Interval at which the history drops expired differences.
 const EXPIRY_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Zone transfers, and the versions of the zones.

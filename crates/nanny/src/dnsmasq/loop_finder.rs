@@ -211,14 +211,13 @@ impl LoopFinder {
     }
 
     /// Returns whether the server of a stub domain forwards the names of this domain to this
-    /// dnsmasq. `None` if the probe proves neither.
+    /// dnsmasq. `None` if the probe proves nothing.
     async fn probe_stub(&self, StubServer { domain, server }: &StubServer) -> Option<bool> {
         let probe = self.stub_probes.start(domain)?;
         let server = ServerAddr::from(*server);
         let answer = query_server(&server, Transport::Udp, &probe.query(), TIMEOUT).await;
 
-        // In a loop, the answer comes from the nanny's own SERVFAIL server, or there is no answer.
-        // So the answer itself does not show the loop.
+        // In a loop, the answer is SERVFAIL or missing, as after any other failure.
         if probe.came_back() {
             return Some(true);
         }
