@@ -52,8 +52,9 @@ fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
         // kubedns answers SRV of an ExternalName Service with port 0 and the target, as kube-dns
         // does. dnsmasq follows the cached CNAME, and answers with the target's SRV records.
         "SRV" if of_alias => true,
-        // The name is completed with a search list. If dnsmasq has cached the CNAME of this name,
-        // the answer of dnsmasq has the CNAME and the target's SRV records.
+        // kubedns completes the name with a search list, and answers with SRV records that have the
+        // queried name as owner. If dnsmasq has cached the CNAME of the queried name, dnsmasq
+        // answers with the CNAME and the target's SRV records.
         "SRV" if question.is_completed() => true,
         // kubedns answers a query for A of a wildcard or a namespace with one of several CNAMEs. It
         // answers a query for CNAME of the same name with no record. dnsmasq answers CNAME from its

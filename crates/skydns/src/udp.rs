@@ -155,7 +155,7 @@ impl<B: Backend> UdpWorker<B> {
     /// descriptor is left, another thread receives the replies.
     fn receive_own_replies(&self) -> Option<ReplyReceiver> {
         ReplyReceiver::of_this_thread(Arc::clone(&self.socket))
-            .inspect_err(|error| tracing::warn!(%error, "another thread must receive the replies of upstreams"))
+            .inspect_err(|error| tracing::warn!(%error, "a UDP thread cannot receive the replies of upstreams; another thread receives them"))
             .ok()
     }
 

@@ -62,8 +62,8 @@ const SILENCE: &[Fault] = &[Fault::UpstreamsSilent, Fault::StubServerServfails];
 const LOOP: &[Fault] = &[Fault::StubNameUnresolved, Fault::LaterLoop];
 const KUBEDNS: &[Fault] = &[Fault::ConfigMapRejected, Fault::KubednsFrozen];
 
-/// Before each fault, the pod must be well. So a fault that the pod reports for long after its end
-/// is the last one of its scene.
+/// Before each fault, the pod must be well. The pod still reports some faults long after they have
+/// ended. Such a fault is the last one of its scene.
 const SCENES: [Scene; 23] = [
     scene(Topology::DropIn, REFUSALS),
     scene(Topology::Cache, REFUSALS),
