@@ -304,7 +304,7 @@ async fn from_kubeconfig(
         .await
         .map_err(|error| unusable_kubeconfig(path, &error))?;
     if !names_proxy {
-        // kube takes the proxy from the environment, even if NO_PROXY excludes the API server.
+        // A proxy from the environment is not used, because kube ignores NO_PROXY.
         config.proxy_url = None;
     }
     Ok(config)

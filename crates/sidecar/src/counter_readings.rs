@@ -15,7 +15,7 @@ impl CounterReadings {
     }
 
     /// Sets the reading from which the next increase is counted. The increase up to this reading is
-    /// not counted, because the reading may come from another counter.
+    /// not counted.
     pub(crate) fn skip_to(&mut self, reading: u64) {
         self.last = reading;
     }

@@ -96,7 +96,7 @@ impl HeartbeatWatch {
         self.stream.as_ref().map(AsFd::as_fd)
     }
 
-    /// How long to wait for the next heartbeat.
+    /// Timeout of the next heartbeat.
     pub(super) fn timeout(&self) -> PollTimeout {
         if self.stream.is_some() && self.missed.is_some() {
             PollTimeout::from(TIMEOUT)
