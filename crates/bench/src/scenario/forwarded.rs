@@ -161,15 +161,15 @@ async fn memory_of_cached_names(
 }
 
 /// Memory in KiB that the cache of `server` takes. If the same program also runs without a cache,
-/// the result is the difference in memory between the two processes, because dnsmasq reserves the
-/// memory of its cache at its start. For other programs, the result is the memory that the names
-/// took.
+/// the result is the difference in memory between the two processes. For other programs, the result
+/// is the memory that the names took.
 fn cache_memory(server: &str, memory: &BTreeMap<&str, NamesMemory>) -> u32 {
     let Some(used) = memory.get(server) else {
         return 0;
     };
     let program = server.split(' ').next().unwrap_or(server);
     let without = format!("{program}{WITHOUT_CACHE}");
+    // dnsmasq reserves the memory of its cache at the start, and does not grow with the names.
     match memory.get(without.as_str()) {
         Some(without) => used.resident.saturating_sub(without.resident),
         None => used.grown,

@@ -155,7 +155,6 @@ fn failing_servers(
     failing
 }
 
-/// The servers of stub domains that the configuration gives as a name whose address is not known.
 fn servers_without_address(in_force: &InForce, config: &Config) -> Vec<FailingUpstream> {
     let mut failing = Vec::new();
     for (domain, servers) in &config.stub_domains {
