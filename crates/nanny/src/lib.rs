@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ConfigMap directory ──> dnsconfig ─┐
-//! resolv.conf ──────────> dnsconfig ─┼─> router ──> routes ──> supervisor ──> servers file, SIGHUP ──> dnsmasq
+//! resolv.conf ──────────> dnsclient ─┼─> router ──> routes ──> supervisor ──> servers file, SIGHUP ──> dnsmasq
 //! names of stub servers ─> resolve ──┤                             └── starts, watches, restarts, stops ──┘
 //! routes of kubedns ────> poller ────┘
 //! ```
