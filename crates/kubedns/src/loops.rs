@@ -157,7 +157,7 @@ fn log_changes(before: &Loops, now: &Loops) {
     for ForwardingRoute { domain, upstream } in now.difference(before) {
         tracing::warn!(
             %upstream,
-            stub_domain = domain,
+            domain,
             "upstream server forwards to this server, and is left out while it does"
         );
     }
@@ -165,7 +165,7 @@ fn log_changes(before: &Loops, now: &Loops) {
     for ForwardingRoute { domain, upstream } in before.difference(now) {
         tracing::info!(
             %upstream,
-            stub_domain = domain,
+            domain,
             "forwarding loop has ended, and the upstream server is in use again"
         );
     }

@@ -81,9 +81,9 @@ impl Credentials {
             (Some(path), _) => {
                 let path = PathBuf::from(path);
                 match read_token(&path) {
-                    // The error is fatal only if the kubeconfig has no token that requests can fall
-                    // back to.
-                    Err(error) if user.token.is_none() => return Err(error),
+                    // The error is fatal only if the kubeconfig has no token or password to which
+                    // requests can fall back.
+                    Err(error) if fixed.is_none() => return Err(error),
                     first => TokenSource::File(TokenFile::new(path, first.ok())),
                 }
             }
@@ -122,7 +122,7 @@ impl Credentials {
             TokenSource::None => None,
             TokenSource::File(file) => match file.token().await {
                 Ok(token) => Some(token),
-                // The token in the kubeconfig is the fallback for an unreadable file.
+                // The token or password in the kubeconfig is the fallback for an unreadable file.
                 Err(_) if self.fixed.is_some() => None,
                 Err(error) => return Err(error.into()),
             },

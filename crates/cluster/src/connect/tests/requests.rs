@@ -100,6 +100,7 @@ const CREDENTIALS: &str = r#"
     a file and an inline token | token: inline, tokenFile: 'FILE'                    | Bearer from-file
     a file that is not there   | token: inline, tokenFile: /nonexistent/token        | Bearer inline
     a password                 | username: u, password: p                            | Basic dTpw
+    a password and no file     | username: u, password: p, tokenFile: /nonexistent/t | Basic dTpw
     a plugin                   | exec: {command: sh, args: ['-c', 'echo ''{"status": {"token": "from-plugin"}}''']} | Bearer from-plugin
 "#;
 
