@@ -110,7 +110,6 @@ impl fmt::Display for IgnoredPackets {
 pub async fn first_address(server: &ServerAddr) -> io::Result<SocketAddr> {
     match server {
         ServerAddr::Address(upstream) => match upstream.plain() {
-            // This module sends only plain DNS, which an upstream for TCP or TLS might not answer.
             Some(server) => Ok(server.socket_addr()),
             None => Err(io::Error::new(
                 io::ErrorKind::Unsupported,

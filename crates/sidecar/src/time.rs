@@ -62,7 +62,7 @@ pub(crate) async fn repeat<F: Future>(
     stop: CancellationToken,
     act: impl Fn() -> F,
 ) {
-    // After a slow round the next one waits a whole interval: missed ticks do not become a burst.
+    // After a slow round, missed ticks do not become a burst.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let rounds = async {
         loop {

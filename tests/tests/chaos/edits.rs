@@ -6,8 +6,7 @@ use tests::steady::Steady;
 
 use super::RATE;
 
-/// Number of edits before the last edit, which is valid. After each edit, the test waits for a
-/// right answer on each path of [`Steady`].
+/// Number of edits before the last edit, which is valid.
 const EDITS: u16 = 100;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

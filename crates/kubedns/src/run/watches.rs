@@ -22,7 +22,7 @@ use crate::config::InForce;
 use crate::metrics::Metrics;
 use crate::options::Options;
 
-/// Values that all watches need.
+/// Values that the watches need.
 pub(super) struct ApiServerWatches {
     pub(super) connection: Arc<Connection>,
     pub(super) metrics: Arc<Metrics>,
