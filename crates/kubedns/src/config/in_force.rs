@@ -1,6 +1,5 @@
 //! The settings in force. They are computed from the configuration and all other inputs, without
-//! any state. Only one fact comes from the system instead: whether an upstream with our port has a
-//! local address.
+//! any state. One fact comes from the system: whether an upstream has a local address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -349,9 +348,9 @@ fn search_list(flags: &ConfigFlags, resolv_conf: &ResolvConf) -> Option<Search> 
     ))
 }
 
-/// The search domains of resolv.conf, without those inside a cluster domain. The search list
-/// already contains the cluster's domains, and a search domain with the namespace of this pod is
-/// wrong for clients in other namespaces.
+/// The search domains of resolv.conf, without those below the suffix or inside a cluster domain.
+/// The search list already contains the cluster's domains, and a search domain with the namespace
+/// of this pod is wrong for clients in other namespaces.
 fn search_domains(flags: &ConfigFlags, search: &SearchFlags, file: &ResolvConf) -> Vec<Name> {
     let mut domains = Vec::new();
     for domain in &file.search {
@@ -360,7 +359,7 @@ fn search_domains(flags: &ConfigFlags, search: &SearchFlags, file: &ResolvConf) 
         };
         let name = name.to_lowercase();
 
-        // With a search domain below the suffix, a completed name would itself need completion.
+        // The search list leaves out all names below the suffix.
         let suffix = search.suffix.as_ref();
         let is_below_suffix = suffix.is_some_and(|suffix| name.is_within(suffix));
         if !is_below_suffix && !flags.is_of_cluster(&name) {

@@ -202,8 +202,7 @@ async fn first_lists_are_published_and_counted() {
     running.end().await.unwrap();
 }
 
-/// The endpoints of a Service with a cluster IP do not change records, and neither does the
-/// endpoints source. The counts of objects change with both.
+/// Endpoints of a Service with a cluster IP change no records, but they are counted.
 #[tokio::test]
 async fn objects_without_records_are_counted() {
     let running = RunningTask::start(PATIENCE, |_| None);

@@ -162,7 +162,7 @@ async fn start_forwarder(setup: &NannySetup, loops: &Arc<AtomicBool>) -> Upstrea
     .await
 }
 
-/// Waits until the loop through `forwarder` is found, and then until the end of the loop is found.
+/// Checks that the nanny notices a loop through `forwarder`, and later the end of the loop.
 /// `forwarder` is the only upstream of the nanny.
 async fn check_later_loop(mut rig: NannyRig, forwarder: &Upstream, loops: &AtomicBool) {
     rig.until_all("192.0.2.1").await;
