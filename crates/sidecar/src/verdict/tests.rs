@@ -219,12 +219,12 @@ fn upstreams_are_judged_per_route() {
     ] {
         assert_eq!(found(&status), Vec::from_iter(expected), "{case}");
     }
+}
+
+#[test]
+fn upstreams_of_kubedns_are_ignored_while_dnsmasq_forwards() {
     let behind = kubedns("kubedns_forward_upstream_up{route=\".\",upstream=\"127.0.0.1:53\"} 0\n");
-    assert_eq!(
-        found(&behind),
-        [""; 0],
-        "upstreams of kubedns are ignored while dnsmasq does the forwarding"
-    );
+    assert_eq!(found(&behind), [""; 0]);
 }
 
 /// `kubedns_upstream_up` has a series for each server that dnsmasq or kubedns asks. The series ends
