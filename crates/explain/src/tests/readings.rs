@@ -1,5 +1,5 @@
-//! Names that the search list completes to names of different Services or members. The explanation
-//! selects one of them.
+//! Names that the search list completes to several names. The explanation is about one of the
+//! completed names.
 
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 use testkit::table;

@@ -69,7 +69,7 @@ fn alias_without_addresses_beside_addresses_is_omitted() {
     }
 }
 
-/// A cache applies a CNAME to all types: the CNAME would hide the address of the other family.
+/// A cache uses a CNAME for all types, so a CNAME in the AAAA answer would hide the A record.
 #[test]
 fn alias_beside_other_family_is_omitted() {
     let view = Fixed::new(&[]).address_at(&MIXED, "192.0.2.1");
