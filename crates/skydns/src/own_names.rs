@@ -81,7 +81,7 @@ impl OwnNames {
             .insert(domain, OwnName::Host(addresses.to_vec()));
     }
 
-    /// Adds an alias for `target` for all names below `domain`.
+    /// Makes all names below `domain` aliases of `target`.
     pub fn add_wildcard_alias(&mut self, domain: &Name, target: &Name) {
         self.wildcards
             .insert(domain, OwnName::Alias(target.to_lowercase()));

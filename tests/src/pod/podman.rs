@@ -172,8 +172,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
-/// The content of podman's configuration file. The limits must not exceed the limits that root may
-/// set on this machine, and the locks must not be shared with other podmans.
+/// The content of podman's configuration file. The containers must not get higher limits than the
+/// hard limits of this process. The locks must not be shared with other podmans.
 fn settings(runtime: Option<&str>) -> String {
     let hard = |resource| getrlimit(resource).map_or(1024, |(_, hard)| hard.min(1 << 20));
     // podman lowers its own limit of processes to `pid_max`, and cannot raise that limit again.

@@ -122,8 +122,7 @@ fn classify_service_name(key: ObjectKey, labels: &[&str]) -> NameKind {
     }
     match *labels {
         [] => NameKind::Service(key),
-        // `_tcp.web` has no records: it is the name of a port without the label of the port, such
-        // as `_http`.
+        // `_tcp.web` has no records. The name of a port has one more label, as in `_http._tcp.web`.
         [protocol] if protocol.starts_with('_') => NameKind::Port {
             key,
             port: String::new(),

@@ -1,5 +1,4 @@
-//! Answers of the query engine (`skydns`), converted for the JSON document of an explanation. The
-//! rules of answering are only in the engine.
+//! Answers of the query engine (`skydns`), converted for the JSON document of an explanation.
 
 use std::net::IpAddr;
 

@@ -1,5 +1,6 @@
 //! The container `healthz` of Kubernetes 1.4 and 1.5, with the sidecar in place of exechealthz.
-//! Arguments and liveness probes are the published ones, with other addresses and ports.
+//! Arguments and liveness probes are those in the manifests of these releases, with other addresses
+//! and ports.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
