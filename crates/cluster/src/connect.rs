@@ -44,7 +44,7 @@ pub enum ConnectError {
     Kubeconfig {
         /// The path of the file.
         path: PathBuf,
-        /// Why the file cannot be used, in one line.
+        /// The reason why the file cannot be used, in one line.
         reason: String,
     },
     /// The URL is invalid.
@@ -66,7 +66,7 @@ pub enum ConnectError {
     Client {
         /// The URL of the API server.
         url: String,
-        /// Why the connection cannot be set up, in one line.
+        /// The reason why the connection cannot be set up, in one line.
         reason: String,
     },
     /// The files with the credentials cannot be read in time.

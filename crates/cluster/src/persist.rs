@@ -75,7 +75,7 @@ pub enum SnapshotError {
     Object {
         /// The line number, from 1.
         line: usize,
-        /// Why the line is not an object.
+        /// The reason why the line is not an object.
         reason: String,
     },
 }

@@ -39,7 +39,7 @@ const MIN_LIFETIME: Duration = Duration::from_secs(10);
 /// a shell.
 const SIGNAL_STATUS: u8 = 128;
 
-/// How often this program has been started again after a crash; `None` if no parent restarts it.
+/// Number of restarts of this program after crashes; `None` if no parent restarts it.
 pub fn count() -> Option<u32> {
     std::env::var(RESTARTS).ok()?.parse().ok()
 }

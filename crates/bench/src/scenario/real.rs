@@ -1,4 +1,4 @@
-//! What kubedns costs a real API server, and what the events of that server cost kubedns.
+//! The cost of kubedns for a real API server, and the cost of that server's events for kubedns.
 
 use std::time::{Duration, Instant};
 

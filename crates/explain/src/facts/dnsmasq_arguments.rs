@@ -67,7 +67,7 @@ pub(crate) struct DomainAddresses {
     pub(crate) addresses: Vec<IpAddr>,
 }
 
-/// What the options for a domain decide about its names.
+/// The decision of the options for a domain about its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DomainDecision {
     /// dnsmasq answers NXDOMAIN, whatever servers the domain has (`--address=/DOMAIN/`).

@@ -48,7 +48,7 @@ struct InFlightTable {
     routes: HashMap<UpstreamList, Arc<ClientShares>, RandomState>,
 }
 
-/// How a caller takes part in a query.
+/// The part of a caller in a query.
 pub(super) enum JoinOutcome {
     /// The query is new. The caller must send it, and pass the outcome to [`QueryOwner::finish`].
     /// The waiter then gets the outcome.

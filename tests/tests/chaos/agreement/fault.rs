@@ -41,7 +41,7 @@ pub(super) enum Fault {
     ClientLimited,
 }
 
-/// What a fault costs clients, and the finding and the alert that have to report it.
+/// The cost of a fault for clients, and the finding and the alert that have to report the fault.
 pub(super) struct Expected {
     /// The name for which a client gets no answer; `None` if clients lose nothing.
     pub(super) lost: Option<&'static str>,
