@@ -240,13 +240,13 @@ impl KubednsReport {
         upstreams
     }
 
-    /// Whether watches of Services and of Endpoints or EndpointSlices are open. If there is no
-    /// metric of Services, or none of Endpoints and EndpointSlices, their watches are treated as
-    /// open.
+    /// Whether kubedns watches Services, and watches Endpoints or EndpointSlices.
     pub fn is_watching(&self) -> bool {
         self.is_any_open(&["services"]) && self.is_any_open(&["endpoints", "endpointslices"])
     }
 
+    /// Whether a watch of one of these kinds is open. True if the metrics contain none of the
+    /// kinds.
     fn is_any_open(&self, kinds: &[&str]) -> bool {
         let mut watches = kinds
             .iter()

@@ -1,9 +1,8 @@
 //! The user's dnsmasq arguments, parsed.
 //!
-//! The nanny passes the words after `--` to dnsmasq unchanged. The nanny itself needs to know the
-//! listen addresses, the servers, and whether dnsmasq reads resolv.conf. This module parses the
-//! words as dnsmasq's getopt does, and the configuration files named in them. The arguments are
-//! neither validated nor changed.
+//! The words after `--` on the nanny's command line are for dnsmasq. The nanny itself needs to know
+//! the listen addresses, the servers, and whether dnsmasq reads resolv.conf. This module parses the
+//! words as dnsmasq's getopt does, and the configuration files named in them.
 
 mod conf_file;
 mod table;
@@ -354,8 +353,8 @@ fn split_domains(value: &str) -> Option<(&str, &str)> {
     value.strip_prefix('/')?.rsplit_once('/')
 }
 
-/// Parses `ip`, `ip#port` or `fe80::1%eth0#53`, dnsmasq's forms of addresses. A source address or interface after `@`
-/// is left out.
+/// Parses `ip`, `ip#port` or `fe80::1%eth0#53`, dnsmasq's forms of addresses. A source address or
+/// interface after `@` is left out.
 fn parse_server(text: &str) -> Option<Nameserver> {
     let (text, _source) = text.split_once('@').unwrap_or((text, ""));
     let (ip, port) = text.split_once('#').unwrap_or((text, "53"));

@@ -53,7 +53,7 @@ pub(crate) enum NannyUser {
     /// Root, with the names of its user and group. The nanny passes both names to dnsmasq, so that
     /// dnsmasq keeps them.
     Root { user: String, group: String },
-    /// Not root, or root without a name. dnsmasq then keeps its user and group.
+    /// Any other user, or root if one of the names is unknown.
     Other,
 }
 
@@ -129,7 +129,8 @@ impl LaunchPlan {
             (Err(reason), _) | (Ok(_), Some(reason)) => (EditMode::Restart, Some(reason)),
         };
 
-        // The loop detection of dnsmasq is for servers that dnsmasq queries itself.
+        // With loop detection, dnsmasq would stop using kubedns after a loop through one of
+        // kubedns' upstreams.
         let unwanted: &[&str] = match settings.forward {
             ForwardMode::Dnsmasq => &[],
             ForwardMode::Kubedns => &[LOOP_DETECTION],
@@ -263,8 +264,6 @@ impl LaunchPlan {
                 added.push(format!("--{LOOP_DETECTION}"));
             }
             ForwardMode::Dnsmasq => {}
-            // With loop detection, dnsmasq would stop using kubedns after a loop through one of
-            // kubedns' upstreams.
             ForwardMode::Kubedns => added.extend(additions_of_cache(arguments, dnsmasq)),
         }
 

@@ -70,8 +70,8 @@ impl ProbedUpstream {
         }
     }
 
-    /// Counts the queries since the last reading of dnsmasq's counter. Counts nothing if `is_own` is
-    /// false: the counter may include queries to another upstream.
+    /// Counts the queries since the last reading of dnsmasq's counter. Counts nothing if `is_own`
+    /// is false: the counter may include queries to another upstream.
     pub(super) fn count_queries(&mut self, reading: u64, is_own: bool) {
         if !is_own {
             self.queries.skip_to(reading);

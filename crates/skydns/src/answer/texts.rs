@@ -77,8 +77,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             self.message
                 .write_cname(form, alias.target.wire(), alias.ttl)?;
 
-            // An `ExternalQuery` asks an upstream for addresses, not for texts. So the texts of a
-            // target outside our zones are not found.
+            // The texts of a target are looked up only in our zones, not at upstreams.
             let lower = alias.target.to_lowercase();
             let Some(authority) = Authority::of(self.view, lower.wire()) else {
                 return Ok(false);
