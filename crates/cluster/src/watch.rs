@@ -108,9 +108,9 @@ pub struct WatchTiming {
     pub response: Duration,
     /// The first and the longest pause between failed attempts.
     pub backoff: RangeInclusive<Duration>,
-    /// The longest pause while the API server is unreachable, overloaded or briefly refusing. The
-    /// pause is short, so that a recovery is noticed within seconds. An overloaded API server may
-    /// request longer pauses.
+    /// The longest pause while the API server is unreachable or overloaded, and before a refusal is
+    /// treated as lasting. The pause is short, so that a recovery is noticed within seconds. An
+    /// overloaded API server may request longer pauses.
     pub max_pause: Duration,
     /// The longest pause while a collection is refused, if the collection is optional and its
     /// objects need not be kept up to date.

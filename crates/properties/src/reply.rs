@@ -249,7 +249,7 @@ fn belong(question: &ExternalQuery, records: &[ExternalRecord]) {
     for record in records {
         assert!(
             names.contains(&record.owner.to_lowercase()),
-            "a record belongs to a name that was not queried: {record:?}"
+            "a record belongs neither to the queried name nor to a CNAME target: {record:?}"
         );
         let ours = record
             .owner

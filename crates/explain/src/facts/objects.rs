@@ -49,8 +49,8 @@ pub(crate) struct FoundObjects {
     pub(crate) services: Vec<FoundService>,
     /// The Services that share the name or the namespace of a misspelled one.
     pub(crate) neighbours: Vec<ObjectKey>,
-    /// Whether each namespace of `services` has a Service. A namespace is absent if none of its
-    /// Services was among the first [`MAX_LOOKED_AT`] Services, and there are more Services.
+    /// Whether each namespace of `services` has a Service. If this is unknown, the namespace is
+    /// absent: only the first [`MAX_LOOKED_AT`] Services are visited.
     pub(crate) namespaces: BTreeMap<SmolStr, bool>,
     /// Whether there are more than [`MAX_LOOKED_AT`] Services, so `neighbours` may be incomplete.
     pub(crate) cut: bool,
@@ -129,8 +129,8 @@ impl ObjectLookup {
             }
         }
 
-        // It is certain that a namespace has no Service only if all Services have been visited.
         if keys.next().is_none() {
+            // All Services have been visited, so the namespaces in `open` have none.
             found.extend(open.into_iter().map(|namespace| (namespace, false)));
         }
         found

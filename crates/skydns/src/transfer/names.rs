@@ -215,8 +215,7 @@ struct NameSettings<'v> {
     zone_ttl: Option<u32>,
     skydns: bool,
     search: Option<&'v Search>,
-    /// The address of the set of hosts and aliases in memory. The address identifies the set,
-    /// because a set is never modified in place.
+    /// Comparing the pointers is enough, because [`OwnNames`] are never modified in place.
     own_names: Option<*const OwnNames>,
     cluster_domains: Vec<&'v Name>,
     stub_domains: Vec<&'v Name>,

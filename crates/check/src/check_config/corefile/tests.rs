@@ -80,7 +80,7 @@ fn every_key_with_plugin_is_written() {
     );
 }
 
-/// `--nameservers` accepts more servers than the plugin forward.
+/// `--nameservers` accepts more servers than the `CoreDNS` plugin `forward` does.
 #[test]
 fn servers_without_place_are_reported() {
     let servers = (1..=20).map(|last| format!("tcp://192.0.2.{last}"));
