@@ -51,7 +51,7 @@ impl<V: View> AnswerWriter<'_, '_, V> {
                 .collect();
             path.reverse();
 
-            // Each zone has its own small limit of steps, which bounds the visit.
+            // Each zone has its own limit of steps.
             let mut steps = LOOKUP_STEPS;
             zone.records.visit_entries(EntryVisit {
                 path: &path,

@@ -180,7 +180,7 @@ async fn last_upstream_reply_replaces_entry() {
         ("REFUSED", Ok(reply("REFUSED").authority(SOA)), Some(0)),
         ("FORMERR", Ok(reply("FORMERR")), Some(0)),
         ("silence", failed(), Some(0)),
-        ("too many questions", Err(ForwardError::Overloaded), Some(0)),
+        ("too many queries", Err(ForwardError::Overloaded), Some(0)),
         ("a shutdown", Err(ForwardError::Stopped), Some(0)),
     ];
     for (what, outcome, kept) in cases {
