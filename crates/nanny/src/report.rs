@@ -429,8 +429,10 @@ impl Report {
 
     /// Locks the status for a change, and wakes the writer of the status file.
     fn lock_status(&self) -> MutexGuard<'_, StatusRecord> {
+        let status = self.status.lock();
+        // The writer needs the lock, so it cannot write before the change is made.
         self.changed.notify_one();
-        self.status.lock()
+        status
     }
 
     pub(crate) fn status_json(&self) -> String {
