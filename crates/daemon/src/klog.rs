@@ -18,16 +18,15 @@
 //! | debug of other crates | from `--v=8` on |
 //! | trace of other crates | from `--v=10` on |
 //!
-//! `--vmodule=watch=6,engine=4` sets the level of single source files, as in klog. Lines that
-//! repeat quickly are suppressed and counted after a burst ([`limit`](self#floods)), so that a
-//! flood does not fill a disk.
+//! `--vmodule=watch=6,engine=4` sets the level of single source files, as in klog.
 //!
 //! # Floods
 //!
 //! Every call site (a log macro in the source) may write 30 lines at once and then one line per
-//! second. Suppressed lines are counted, and the count is logged with the next written line. Debug
-//! and trace lines have no limit, because they are only written on request. Query logs, whose
-//! target ends with `::queries`, are limited by the crate `querylog`.
+//! second, so that a flood does not fill a disk. Suppressed lines are counted, and the count is
+//! logged with the next written line. Debug and trace lines have no limit, because they are only
+//! written on request. Query logs, whose target ends with `::queries`, are limited by the crate
+//! `querylog`.
 
 mod format;
 mod level;

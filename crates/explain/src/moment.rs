@@ -24,8 +24,8 @@ impl Moment {
             return "in the future".to_owned();
         };
 
-        // A unit is used from a count of two on (2 minutes, 2 hours, 2 days). Rounding down then
-        // hides less than a third of the age.
+        // Minutes, hours and days are used from a count of two on. Rounding down then hides less
+        // than a third of the age.
         let (count, unit) = match seconds {
             0 => return "just now".to_owned(),
             1..=119 => (seconds, "second"),

@@ -207,7 +207,7 @@ fn press_tab_in_fish(script: &Path, line: &str) -> Vec<String> {
 #[test]
 fn fish_completes_every_subcommand() {
     if Process::new("fish").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no fish");
+        eprintln!("skipped: the shell fish is not installed");
         return;
     }
 

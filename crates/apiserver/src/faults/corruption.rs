@@ -18,7 +18,7 @@ const GARBAGE: &[u8] = b"<html>this is not what you asked for</html>\n";
 /// A corruption of a body.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Corruption {
-    /// A watch sends only one error event. Other bodies are not changed.
+    /// A watch sends an error event and nothing else. Other bodies are not changed.
     Error(Status),
     /// The body, or the first line of a watch, is not JSON.
     Garbage,

@@ -1,8 +1,7 @@
 //! Changes of objects, and the events that carry them to the index.
 //!
-//! A feed lists and watches a collection of objects. Its code is compiled once for all kinds of
-//! objects, because it does not know their types: it turns them into events with an
-//! [`EventConverter`].
+//! A feed lists and watches a collection of objects, and an [`EventConverter`] turns the objects
+//! into events. So the code of the feed need not know the types of the objects.
 
 use std::convert::Infallible;
 
@@ -76,8 +75,10 @@ pub enum Event {
     /// the endpoints are unknown.
     ///
     /// While Endpoints are used, changes of slices still follow. If the API server refuses slices
-    /// during this time, an empty list removes all slices. Changes of
-    /// Endpoints stop while slices are used and can be read. Later ones start with a list.
+    /// during this time, an empty list removes all slices.
+    ///
+    /// While slices are used and can be read, no changes of Endpoints follow. When changes of
+    /// Endpoints follow again, a list comes first.
     EndpointsFrom(EndpointsSource),
     /// Slices are used but can no longer be read. The index switches to Endpoints, unless addresses
     /// in the slices are missing from Endpoints.

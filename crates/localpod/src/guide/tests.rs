@@ -108,6 +108,6 @@ fn bare_cluster_guide_is_not_empty() {
     assert!(!text.contains("acme"), "{text}");
     assert!(
         !text.contains("edit") && !text.contains("create"),
-        "commands for a real cluster only read: {text}"
+        "a command would change a real cluster: {text}"
     );
 }

@@ -63,7 +63,7 @@ pub(crate) struct Supervisor {
     pub(crate) probe: Option<Nameserver>,
     /// Interval at which dnsmasq logs its statistics; zero for never.
     pub(crate) log_interval: Duration,
-    /// dnsmasq may be restarted when the routes change.
+    /// `-restartDnsmasq`: dnsmasq may be restarted to change its arguments.
     pub(crate) may_restart: bool,
     /// The destinations of `--log-queries` lines.
     pub(crate) query_lines: QueryLines,
@@ -117,7 +117,7 @@ impl Supervisor {
             self.report.record_death(&how);
             match limit.count_death(Instant::now()) {
                 DeathReaction::GiveUp(count) => bail!(
-                    "dnsmasq ended {count} times within a minute, the last time with {how}: \
+                    "dnsmasq ended {count} times within a minute; the last end was: {how}: \
                      {last_line}"
                 ),
                 DeathReaction::Restart(pause) => {

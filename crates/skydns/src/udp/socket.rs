@@ -20,8 +20,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 const RECEIVE_BUFFER: usize = 8 * 1024 * 1024;
 /// Requested send buffer, in octets. Answers to an unused address on the local network wait in this
 /// buffer for three seconds, until ARP gives up. The kernel keeps up to 208 KiB for each such
-/// address (`net.ipv4.neigh.default.unres_qlen_bytes`). The kernel grants twice the requested size.
-/// It would take 78 such addresses to fill the buffer, so other answers normally have room.
+/// address (`net.ipv4.neigh.default.unres_qlen_bytes`). So dozens of such addresses still leave
+/// room for other answers.
 const SEND_BUFFER: usize = 8 * 1024 * 1024;
 /// Interval at which a waiting thread checks whether to stop.
 pub(super) const RECEIVE_TIMEOUT: Duration = Duration::from_millis(250);
