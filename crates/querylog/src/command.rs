@@ -19,6 +19,7 @@ const TAP_USAGE: &str = "\
 Follows queries and their answers for --seconds, then exits.
 
   tap [--name GLOB] [--client NETWORK] [--rcode RCODE] [--type TYPE] [--seconds 30] [--rate 1000] [--json]
+      [--dnsmasq] [--server URL]
 
 The command connects to kubedns or, with --dnsmasq, to the nanny. If dnsmasq is in front of kubedns, use --dnsmasq:
 only the nanny sees the clients then. The nanny sees them only while dnsmasq logs queries. To make dnsmasq log queries,
@@ -28,7 +29,7 @@ set queryLog in the ConfigMap, or add --log-queries=extra to the arguments of dn
 const TOP_USAGE: &str = "\
 Ranks the clients and names with the most queries in the last minutes.
 
-  top [--server http://127.0.0.1:8081] [--json]
+  top [--json] [--dnsmasq] [--server URL]
 
 The command connects to kubedns or, with --dnsmasq, to the nanny. If dnsmasq is in front of kubedns, use --dnsmasq:
 only the nanny sees the clients then. The nanny sees them only while dnsmasq logs queries. To make dnsmasq log queries,

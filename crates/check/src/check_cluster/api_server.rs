@@ -347,26 +347,28 @@ fn check_config(
         .ok()
         .map(|config| config.version().to_string());
     let mistakes = find_mistakes(&ConfigData::new(name, data), &options.domain);
-    if !mistakes.is_empty() {
-        let checks = mistakes
-            .iter()
-            .map(|mistake| check_of_mistake(name, mistake));
-        return checks.collect();
-    }
+    let mut checks: Vec<CheckLine> = mistakes
+        .iter()
+        .map(|mistake| check_of_mistake(name, mistake))
+        .collect();
 
-    let check = match (in_force, version) {
+    match (in_force, version) {
         (Some(in_force), Some(version)) if in_force != version => {
+            let good = if checks.is_empty() { "good, but " } else { "" };
             let text = format!(
-                "{name} is good, but not in force: it has version {version}, the pod has {in_force}"
+                "{name} is {good}not in force: it has version {version}, the pod has {in_force}"
             );
-            CheckLine::warning(CONFIGURATION, text).with_advice(
+            checks.push(CheckLine::warning(CONFIGURATION, text).with_advice(
                 "Wait: the kubelet takes up to two minutes to update the mounted files.",
                 "configuration-rejected",
-            )
+            ));
         }
-        _ => CheckLine::passed(CONFIGURATION, format!("{name} is good")),
-    };
-    vec![check]
+        _ if checks.is_empty() => {
+            checks.push(CheckLine::passed(CONFIGURATION, format!("{name} is good")));
+        }
+        _ => {}
+    }
+    checks
 }
 
 /// Converts a line of `check config` to a check.

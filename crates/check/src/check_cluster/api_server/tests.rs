@@ -36,7 +36,7 @@ fn config_map_is_compared_with_version_in_force() {
         (good.clone(), None, CheckOutcome::Passed, "map is good"),
         (good.clone(), in_force, CheckOutcome::Passed, "map is good"),
         (good, Some("00ff"), CheckOutcome::Warning, stale),
-        (misspelt, None, CheckOutcome::Warning, unknown),
+        (misspelt.clone(), None, CheckOutcome::Warning, unknown),
         (
             data("stubDomains", "["),
             None,
@@ -53,6 +53,13 @@ fn config_map_is_compared_with_version_in_force() {
             "{check:?}"
         );
     }
+
+    let checks = check_config("map", misspelt, &options, Some("00ff"));
+    let texts: Vec<&str> = checks.iter().map(|check| check.text.as_str()).collect();
+    assert!(
+        texts[0].starts_with(unknown) && texts[1].starts_with("map is not in force"),
+        "{texts:?}"
+    );
 }
 
 #[test]
