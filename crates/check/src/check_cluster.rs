@@ -72,8 +72,8 @@ pub(crate) struct Options {
     /// namespace of the ConfigMap
     #[arg(long, value_name = "string", default_value = "kube-system")]
     config_map_namespace: String,
-    /// kubeconfig file for the API server; without it and kube-master-url, the pod's service
-    /// account is used
+    /// kubeconfig file for the API server; without this flag and --kube-master-url, the pod's
+    /// service account is used
     #[arg(long, value_name = "string", default_value = "")]
     kubecfg_file: String,
     /// context in the kubecfg file to use instead of its current context

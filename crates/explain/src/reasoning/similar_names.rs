@@ -321,7 +321,7 @@ fn shorter_first<'n>(a: &'n str, b: &'n str) -> (&'n str, &'n str) {
 }
 
 impl SimilarNames {
-    /// Adds the name of the Service, with the prefix of the reading if the longer name has an
+    /// Adds the name of the Service, or the name with the reading's prefix if that name has an
     /// answer. A name that exists but fails, such as an alias in a loop, is left out.
     fn add(&mut self, evidence: Evidence<'_>, similar: SimilarService<'_>, types: &[u16]) {
         let ObjectKey { namespace, name } = similar.service;

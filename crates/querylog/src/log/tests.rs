@@ -6,8 +6,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// The logs that were opened and closed, in order: the rate of each opened log, and `-` for each
-/// closed log.
+/// In order, the rate of each log that was to be opened, and `-` for each log that was closed.
 #[derive(Clone, Default)]
 struct OpenedLogs(Arc<Mutex<Vec<String>>>);
 
@@ -92,6 +91,7 @@ async fn query_log_follows_edits() {
         (Some(r#"{ "rate": 1000 }"#), ""),
         // The new log is opened before the old log is closed.
         (Some(r#"{"rate": 7}"#), "7 -"),
+        // A log with rate 1 cannot be opened. The old log is closed all the same.
         (Some(r#"{"rate": 1}"#), "1 -"),
         (Some(r#"{"rate": 8}"#), "8"),
         (None, "-"),

@@ -48,7 +48,7 @@ struct InFlightTable {
     routes: HashMap<UpstreamList, Arc<ClientShares>, RandomState>,
 }
 
-/// The part of a caller in a query.
+/// The result of [`InFlightQueries::join`].
 pub(super) enum JoinOutcome {
     /// The query is new. The caller must send it, and pass the outcome to [`QueryOwner::finish`].
     /// The waiter then gets the outcome.
