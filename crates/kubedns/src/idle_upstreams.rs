@@ -22,7 +22,7 @@ use crate::config::InForce;
 const ROOT: [u8; 1] = [0];
 /// Maximum number of probed upstreams.
 const MAX_PROBED: usize = 64;
-/// Maximum number of different probes for one upstream, which may serve many stub domains.
+/// Maximum number of questions for one upstream, which may serve many stub domains.
 const MAX_QUESTIONS: usize = 4;
 /// Number of times that all upstreams are examined in each period.
 const LOOKS: u32 = 5;

@@ -388,7 +388,7 @@ impl Forwarder {
     /// The result is true if the query came back to this server, false if there was only a reply,
     /// and `None` if there was neither. All upstreams are queried at once, within
     /// [`ForwardLimits::budget`] and without counting in the metrics. The caller's server must be
-    /// listening, and must pass queries that come back to [`Forwarder::exchange`].
+    /// listening, and must call [`Forwarder::exchange`] for a query that comes back.
     ///
     /// The probe queries `<16 hexadecimal digits>.forward-loop.<domain>`, type TXT.
     pub async fn find_loops(&self, ways: &[(Upstream, Name)]) -> Vec<Option<bool>> {
@@ -427,8 +427,8 @@ impl Forwarder {
 
     /// Probes the upstreams that have given no usable answer (NOERROR, NXDOMAIN) for `idle`. Every
     /// upstream is probed in a separate task, and has at most one probe at a time. A probe without
-    /// a reply is repeated once. The probes of an upstream cycle through several queries: a query
-    /// that the upstream has answered before, and the queries that are given with the upstream.
+    /// a reply is repeated once. The probes send several queries in turn: a query that the upstream
+    /// has answered before, and the queries that are given with the upstream.
     pub fn probe_idle(&self, upstreams: &[(Upstream, Vec<UpstreamQuery>)], idle: Duration) {
         let now = Instant::now();
         for (upstream, queries) in upstreams {

@@ -36,7 +36,7 @@ pub struct EtcdFlags {
     /// user of etcd
     #[arg(long, value_name = "string", default_value = "")]
     pub etcd_user: String,
-    /// file of the password of etcd-user
+    /// file with the password of --etcd-user
     #[arg(long, value_name = "string", default_value = "")]
     pub etcd_password_file: String,
 }
