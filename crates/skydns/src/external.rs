@@ -1,5 +1,5 @@
 //! External queries: queries for names that only upstreams can resolve. The answer to a client's
-//! query may need several of them.
+//! query may need several external queries.
 
 use smallvec::SmallVec;
 use wire::Name;

@@ -1,4 +1,4 @@
-//! The report that is read from expositions of kubedns, some of which lack metrics.
+//! Reports that are read from metrics of kubedns. In some tests, metrics are missing.
 
 use super::*;
 
