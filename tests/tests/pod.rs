@@ -46,8 +46,8 @@ const GENERATIONS: &[(&str, Config)] = &[
 enum Config {
     /// There is no ConfigMap.
     None,
-    /// kubedns reads the ConfigMap from the API server. The role `system:kube-dns` does not permit
-    /// that.
+    /// kubedns requests the ConfigMap from the API server. The role `system:kube-dns` does not
+    /// permit this request.
     OfTheApi,
     /// The ConfigMap is mounted as a volume.
     Mounted,

@@ -408,7 +408,6 @@ fn hosts(label: &str, record: &ServiceRecord<'_>, domain: &[u8]) -> Vec<String> 
     match &record.host {
         Host::Base => vec![name::text_below(record.base, domain)],
         Host::Member => vec![format!("{label}.{}", name::text_below(record.base, domain))],
-        // The name is written as in the Service, without a dot at the end.
         Host::Name(name) => vec![name.to_string().trim_end_matches('.').to_owned()],
         Host::Address(_) | Host::Several(_) => {
             record.addresses().map(|ip| ip.to_string()).collect()

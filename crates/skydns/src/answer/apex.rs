@@ -149,8 +149,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
     }
 }
 
-/// SERIAL, REFRESH, RETRY and EXPIRE of the SOA. Without transfers, the zone has no secondaries,
-/// and its serial is the current hour, which never decreases.
+/// SERIAL, REFRESH, RETRY and EXPIRE of the SOA. Without transfers, the serial is the Unix time at
+/// the start of the current hour.
 pub(crate) fn soa_numbers(serials: Option<&ZoneSerials>, domain: &Name) -> [u32; 4] {
     if let Some(serials) = serials {
         return serials.current_soa_numbers(domain);

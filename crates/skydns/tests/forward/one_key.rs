@@ -187,7 +187,6 @@ async fn silence_to_edns_causes_plain_queries() {
     assert_eq!(upstream.count(), 1, "a query had an OPT record");
 }
 
-/// If the port of an upstream without EDNS is closed, the second round has no OPT record either.
 #[tokio::test]
 async fn restarting_upstream_without_edns_gets_no_opt_record() {
     let upstream = Upstream::start(without_edns("FORMERR")).await;

@@ -202,8 +202,8 @@ fn external_name(
         }
         (LookupOutcome::NxDomain, _) => {
             let text = format!(
-                "Service {key} is an alias of {target}: it has no ports and no pods, and no names \
-                 below it"
+                "Service {key} is an alias of {target}: an ExternalName Service has no names below \
+                 its own, such as names of ports or pods"
             );
             CodedNote::new("below_external_name", text)
         }
