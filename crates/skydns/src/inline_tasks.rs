@@ -1,10 +1,10 @@
 //! Tasks that run at once on the thread that starts or wakes them.
 //!
 //! A task of the async runtime costs at least one wake-up of another thread. The wake-up is more
-//! work than the handling of most upstream replies. A task of this module runs on the thread that
-//! starts it until it waits. If a thread within [`run_woken`] wakes the task, the task continues on
-//! that thread. If any other thread wakes it, it becomes a task of the runtime. Timers always belong
-//! to the runtime.
+//! work than the handling of most upstream replies. A task of this module first runs on the thread
+//! that starts the task. If a thread within [`run_woken`] wakes the task, the task continues on that
+//! thread. If any other thread wakes the task, the task continues on the runtime. Timers always
+//! belong to the runtime.
 //!
 //! A task must not block, as on any thread of the runtime.
 

@@ -87,7 +87,7 @@ async fn single_pod_lists_at_once() {
 }
 
 /// If the API server is unreachable at first, the finder asks for the `DaemonSet` until it gets an
-/// answer, so that later lists are spread. After a refusal, the finder does not ask again.
+/// answer, so that later lists are spread. A response 403 is an answer, too.
 #[tokio::test(start_paused = true)]
 async fn daemon_set_is_asked_until_answered() {
     let cases: [(fn() -> ScriptedResponse, usize); 2] =

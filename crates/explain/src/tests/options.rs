@@ -36,8 +36,8 @@ fn ignored_empty_service_is_named() {
     cluster.sync();
     let code = "no_ready_endpoints";
     let empty = "--ignore-empty-services leaves out Service default/kubernetes, which has no endpoints: no pod that has \
-                 an address matches the selector of the Service, or the Service has no selector (pods that are pending \
-                 or finished do not count)";
+                 an address matches the selector of the Service (pods that are pending or finished do not count), or \
+                 the Service has no selector";
     let starting = "--ignore-empty-services leaves out Service apps/starting, which has no ready endpoints (1 not ready)";
     let kubernetes = [
         "kubernetes.default.svc.cluster.local. A",
@@ -184,7 +184,8 @@ fn external_zone_route_is_shown() {
     );
 }
 
-/// A cluster with the headless Service `spread`, of three endpoints in zone `eu-1` and one in `eu-2`.
+/// A cluster with the headless Service `spread`. Three endpoints are in zone `eu-1`, and one is in
+/// `eu-2`.
 fn cluster_with_zones(records: RecordOptions) -> Cluster {
     let mut cluster = Cluster::with_everything_and(IndexOptions {
         records,

@@ -26,8 +26,8 @@ struct LoopSources {
     omitted: BTreeSet<String>,
     /// The servers through which a probe of the nanny came back to dnsmasq.
     probed: BTreeSet<String>,
-    /// The servers through which a probe that dnsmasq sent came back, at the start or the last
-    /// reload of dnsmasq.
+    /// The servers through which a probe of dnsmasq itself came back. dnsmasq probes at its start
+    /// and at each reload.
     by_dnsmasq: BTreeSet<String>,
 }
 

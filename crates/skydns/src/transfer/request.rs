@@ -40,7 +40,7 @@ pub(super) struct TransferRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ClientVersion {
     pub(super) serial: u32,
-    /// EXPIRE of the client's SOA record; 0 if the record does not include EXPIRE.
+    /// EXPIRE of the client's SOA record.
     pub(super) expire: u32,
 }
 

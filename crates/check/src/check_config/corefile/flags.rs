@@ -24,7 +24,7 @@ enum Counterpart {
     Line,
     /// The flag has no counterpart, and needs none.
     Unneeded,
-    /// A line, or something that `CoreDNS` does in any case. The text says how it differs.
+    /// `CoreDNS` has a counterpart, but behaves differently. The text names the difference.
     Different(&'static str),
     /// The flag has no counterpart. The text says why, or what else helps.
     Missing(&'static str),

@@ -22,8 +22,8 @@ const MAX_ALIASES: usize = 32;
 
 /// Reason for empty endpoints. The control plane puts every matching pod with an address into the
 /// endpoints; pods and selectors are unknown here.
-const NO_POD: &str = "no pod that has an address matches the selector of the Service, or the \
-                      Service has no selector (pods that are pending or finished do not count)";
+const NO_POD: &str = "no pod that has an address matches the selector of the Service (pods that are \
+                      pending or finished do not count), or the Service has no selector";
 
 /// The reason why a name of a Service in the cluster domain has no answer.
 pub(super) fn missing_service_name(
