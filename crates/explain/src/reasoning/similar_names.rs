@@ -129,12 +129,15 @@ impl NameReading {
 /// The readings of the candidates, in the order of the search, without repeated Services.
 pub(crate) fn read_candidates(candidates: &[NameCandidate], domain: &Name) -> Vec<NameReading> {
     let mut readings: Vec<NameReading> = Vec::new();
-    let last = candidates.len().saturating_sub(1);
-    for (at, candidate) in candidates.iter().enumerate() {
+    // A search domain only adds labels, so the shortest name is the one without a search domain.
+    let labels = |candidate: &NameCandidate| candidate.name.label_count();
+    let fewest = candidates.iter().map(labels).min();
+    for candidate in candidates {
         if candidate.is_wildcard() {
             continue;
         }
-        let Some(reading) = NameReading::interpret(candidate, at == last, domain) else {
+        let as_typed = Some(labels(candidate)) == fewest;
+        let Some(reading) = NameReading::interpret(candidate, as_typed, domain) else {
             continue;
         };
         if readings.len() < MAX_READINGS && !readings.iter().any(|known| known.key == reading.key) {
