@@ -201,8 +201,8 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// NXDOMAIN for the reverse name of a whole address, and NOERROR for a shorter name. The shorter
-/// name exists, because names of the cluster may be below it (RFC 8020).
+/// NXDOMAIN for the reverse name of a whole address, and NOERROR for a shorter name. NXDOMAIN for a
+/// shorter name would also deny the cluster's names below that name (RFC 8020).
 fn rcode_of_reverse(name: &[u8]) -> u16 {
     match reverse::address_of_name(name) {
         Some(_) => rcode::NXDOMAIN,

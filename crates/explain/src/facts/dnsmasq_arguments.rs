@@ -67,7 +67,7 @@ pub(crate) struct DomainAddresses {
     pub(crate) addresses: Vec<IpAddr>,
 }
 
-/// The decision of the options for a domain about its names.
+/// The way in which dnsmasq treats the names of a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DomainDecision {
     /// dnsmasq answers NXDOMAIN, whatever servers the domain has (`--address=/DOMAIN/`).

@@ -54,7 +54,7 @@ pub(crate) fn names_to_query(request: &ExplainRequest, list: &[Name], zone: &Zon
         .into_iter()
         .flat_map(|name| walked_names(request, zone, name))
         .collect();
-    // Two domains of the list can differ only in case.
+    // The list may contain a domain twice, in upper and in lower case.
     let mut known: Vec<Name> = Vec::new();
     names.retain(|name| {
         let lower = name.to_lowercase();
@@ -68,7 +68,8 @@ pub(crate) fn names_to_query(request: &ExplainRequest, list: &[Name], zone: &Zon
 /// The names of the search list that kubedns walks for `name`. If kubedns walks no list, the
 /// result is `name` alone.
 fn walked_names(request: &ExplainRequest, zone: &Zone, name: Name) -> Vec<Name> {
-    // --search-suffix depends on the name itself, --autopath on the pod that sends the query.
+    // With --search-suffix, the name alone selects the list. With --autopath, the list also depends
+    // on the querying pod.
     let list = zone
         .search_list(name.wire())
         .or_else(|| match &request.search {

@@ -215,8 +215,7 @@ impl<'v, V: View> ZoneContent<'v, V> {
 
     /// Whether a name (wire format, lower case) is a port below an alias whose target is outside
     /// our zones. The engine answers every such name with a CNAME, and a zone cannot list them all.
-    /// So the zone lists none of them. Without this check, the zone would list some of these
-    /// names: the ports of the records that the alias overrides.
+    /// So the zone lists none of them.
     fn is_port_of_external_alias(&self, name: &[u8]) -> bool {
         let Some(own_names) = self.view.zone().own_names.as_deref() else {
             return false;
@@ -307,8 +306,9 @@ fn query_message(name: &[u8], rtype: u16) -> Vec<u8> {
 }
 
 /// Keeps the alias of a name, or the other records: a CNAME excludes other records and further
-/// CNAMEs (RFC 1034, section 3.6.2). The engine returns both, because a client of kube-dns expects
-/// both. Records that clients look for are kept: addresses, and the SRV records of a port.
+/// CNAMEs (RFC 1034, section 3.6.2). The engine returns all of these records, as clients of
+/// kube-dns expect. Records that clients look for are kept: addresses, and the SRV records of a
+/// port.
 fn keep_alias_or_others(owner: &[u8], records: &mut Vec<ZoneRecord>) {
     let has_addresses = records.iter().any(ZoneRecord::is_address);
     let is_service_port = is_port(owner) && records.iter().any(ZoneRecord::is_service);
