@@ -54,7 +54,7 @@ const IN_A_ROW: u32 = 3;
 struct HealthState {
     last_used: Option<Instant>,
     last_answer: Option<Instant>,
-    /// The last query with an answer (NOERROR or NXDOMAIN).
+    /// The last query with a usable answer (NOERROR or NXDOMAIN).
     known: Option<Arc<QueryKey>>,
     /// The first query without an answer since the last answer.
     silent_to: Option<Arc<QueryKey>>,
@@ -167,8 +167,7 @@ impl UpstreamHealth {
         state.silent_to = None;
         state.probing = false;
         state.failures = 0;
-        // An RCODE other than these two may depend on the name, so a query with such an answer is
-        // not a good probe.
+        // A query without a usable answer is no good probe: its name may be the cause of the failure.
         if matches!(rcode, rcode::NOERROR | rcode::NXDOMAIN) {
             if state.refusing {
                 tracing::info!(%upstream, "upstream server gives usable answers again");

@@ -2,8 +2,7 @@
 //!
 //! Opening and closing a socket costs more than a query, so each socket is used for some queries,
 //! for a short time. Each query is sent from one of several sockets, which is chosen at random. So
-//! an attacker who forges a reply has to guess the socket that carries the query, the port of that
-//! socket, and the ID.
+//! an attacker who forges a reply has to guess the port of this socket and the ID of the query.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
