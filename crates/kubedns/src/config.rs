@@ -193,8 +193,6 @@ impl ConfigFollowers {
 impl ConfigPublisher {
     /// Publishes after each change of an input, until the follower of the configuration ends.
     async fn follow_inputs(&mut self) {
-        // Until the configuration is known, external names are not forwarded, because the names of
-        // stub domains would leak to other servers.
         let mut withhold_timeout = pin!(tokio::time::sleep(WITHHOLD_TIMEOUT));
         loop {
             // Once the configuration is known, a refusal of the API server changes nothing.

@@ -45,12 +45,12 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster without objects or complete lists.
+    /// A cluster without objects. Its lists are not complete yet.
     pub(super) fn new() -> Self {
         Self::with(IndexOptions::default())
     }
 
-    /// A cluster without objects or complete lists; `options` are the options of the index.
+    /// A cluster like that of [`new`](Self::new); `options` are the options of the index.
     pub(super) fn with(options: IndexOptions) -> Self {
         let zone = Zone::new(&Name::parse("cluster.local").unwrap());
         let stub_domain = (
