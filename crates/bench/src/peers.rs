@@ -73,7 +73,7 @@ impl Peer {
         })
     }
 
-    /// A name server that answers from a zone file with `threads` threads. Returns `None` if this
+    /// A name server with `threads` threads that answers from a zone file. Returns `None` if this
     /// server is not installed.
     pub(crate) async fn of_zone(
         server: Server,

@@ -1,7 +1,6 @@
 //! If the DNS Service prefers the pod of the client's node (`manifests/node`), checks that each
 //! node has a pod of kube-dns, and that the clients of the node are sent to this pod. Without
-//! this preference, nothing is checked here. If a pod is set up for this preference and the Service
-//! lacks it, the sidecar reports a finding.
+//! this preference, nothing is checked here.
 
 use std::collections::{BTreeMap, BTreeSet};
 

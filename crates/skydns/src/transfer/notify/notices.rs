@@ -27,8 +27,7 @@ struct ZoneNotice {
     serial: u32,
     /// The ID of the messages for this serial. No other zone has the same ID.
     id: u16,
-    /// The number of messages since the attempts began; a change during the attempts does not
-    /// restart them.
+    /// The number of messages since the attempts began.
     sent: usize,
     /// Time at which the next message is sent, or the attempts are given up; `None` once the
     /// secondary has responded, or has been silent for too long.
