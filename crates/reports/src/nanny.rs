@@ -158,9 +158,9 @@ pub struct RoutesStatus {
     pub unresolved: BTreeSet<String>,
     /// Servers left out because queries to them come back to dnsmasq.
     pub loops: BTreeSet<String>,
-    /// The address at which the nanny answers every query with SERVFAIL. It stands for the servers
-    /// of a stub domain that has no usable server, and for kubedns until kubedns follows the
-    /// configuration.
+    /// The address at which the nanny answers every query with SERVFAIL. dnsmasq forwards the
+    /// queries for a stub domain to this address if the domain has no usable server. Queries that
+    /// only kubedns can forward go to this address until kubedns follows the configuration.
     #[serde(rename = "nowhere")]
     pub servfail_server: Option<String>,
     /// The version of the configuration that kubedns reports, if the nanny polls kubedns.
