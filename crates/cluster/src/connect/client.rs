@@ -191,7 +191,6 @@ where
         .http1_max_buf_size(READ)
         .build::<_, Body>(https.enable_http1().wrap_connector(connector));
 
-    // Tokens and certificates are read again for each request.
     let credentials = Arc::new(credentials);
     let authorize = AsyncFilterLayer::new(move |request: Request<Body>| {
         let credentials = Arc::clone(&credentials);
