@@ -168,8 +168,8 @@ impl ClusterSet {
         self.outdated.extend(of_namespace.cloned());
     }
 
-    /// Rebuilds the outdated records; `None` if the zone has not changed. `serves` returns whether a
-    /// namespace is served.
+    /// Rebuilds the outdated records; `None` if the zone has not changed. `serves` returns whether
+    /// a namespace is served.
     pub(crate) fn build_zone(&mut self, serves: impl Fn(&str) -> bool) -> Option<FurtherZone> {
         for key in std::mem::take(&mut self.outdated) {
             let node = if serves(&key.namespace) {
