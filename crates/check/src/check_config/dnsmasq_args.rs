@@ -123,11 +123,12 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
             "x",
             "no-poll",
             "n",
-            "conf-file",
-            "C",
-            "servers-file",
         ],
         Is("nothing, because kubedns does without it"),
+    ),
+    (
+        &["conf-file", "C", "conf-dir", "7", "servers-file"],
+        Missing("the options in the file need replacements of their own"),
     ),
     (
         &["domain-needed", "D"],
@@ -221,6 +222,9 @@ fn text_for_value(name: &str, value: &str) -> Option<String> {
         "filter-rr" if value == "AAAA" || value == "A" => Some(format!(
             "key filterTypes: {{\".\": [\"{value}\"]}}, for external names only"
         )),
+        "conf-file" | "C" if value == "/dev/null" => {
+            Some("nothing, because it is empty".to_owned())
+        }
         _ => None,
     }
 }
@@ -306,6 +310,11 @@ mod tests {
                 "--server=/a.example/#: replaced by no key: without a stub domain, the upstreams are asked for a.example\n\
                  -S 2001:db8::1#5353: replaced by key upstreamNameservers: [\"[2001:db8::1]:5353\"]\n\
                  --local=/b.example/2001:db8::1: replaced by key stubDomains: {\"b.example\": [\"2001:db8::1\"]}\n",
+            ),
+            (
+                "-C /dev/null --conf-file=/etc/dnsmasq.conf",
+                "-C /dev/null: replaced by nothing, because it is empty\n\
+                 --conf-file=/etc/dnsmasq.conf: no replacement: the options in the file need replacements of their own\n",
             ),
             (
                 "--mx-host=a",
