@@ -427,8 +427,8 @@ impl Forwarder {
 
     /// Probes the upstreams that have given no usable answer (NOERROR, NXDOMAIN) for `idle`. Every
     /// upstream is probed in a separate task, and has at most one probe at a time. A probe without
-    /// a reply is repeated once. The probes send several queries in turn: a query that the upstream
-    /// has answered before, and the queries that are given with the upstream.
+    /// a reply is repeated once. Each probe is one query. Successive probes take turns between a
+    /// query that the upstream has answered before, and the queries given with the upstream.
     pub fn probe_idle(&self, upstreams: &[(Upstream, Vec<UpstreamQuery>)], idle: Duration) {
         let now = Instant::now();
         for (upstream, queries) in upstreams {

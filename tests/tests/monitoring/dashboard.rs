@@ -280,12 +280,10 @@ fn expressions_are_well_formed() {
     promtool(directory.path(), &["check", "rules", "dashboard.yaml"]);
 }
 
-/// A panel counts each event in exactly one point. Points are at least a minute apart.
-/// `$__rate_interval` is then 75 s, a minute plus the 15 s between scrapes, so that adjacent
-/// windows share one sample. Without the minimum interval, points could be 15 s apart.
-/// `$__rate_interval` would then be 60 s, four times the interval of scrapes, so each event would
-/// be counted in four points. With `$__interval` as the window, adjacent windows would share no
-/// sample, and events between the windows would be lost.
+/// A panel counts each event in exactly one point. With points a minute apart, `$__rate_interval`
+/// is 75 s: this minute plus the 15 s between scrapes. Adjacent windows then share one sample, and
+/// no event is lost between them. With points 15 s apart, `$__rate_interval` would be 60 s, so each
+/// event would be counted in four points.
 #[test]
 fn each_event_counts_once() {
     let dashboard = dashboard();

@@ -12,7 +12,8 @@ use wire::{
 
 /// CLASS of a TSIG record.
 const ANY: u16 = 255;
-/// Maximum difference between the clocks of client and server, in seconds (RFC 8945, section 10).
+/// The difference that our signatures permit between the clock of the peer and ours, in seconds
+/// (RFC 8945, section 10).
 const FUDGE: u16 = 300;
 /// TSIG errors (RFC 8945, section 3).
 const BADSIG: u16 = 16;
@@ -71,8 +72,7 @@ impl TsigRefusal {
 #[derive(Debug, Clone)]
 pub(crate) struct TsigSession {
     key: Arc<TsigKey>,
-    /// The MAC of the previous message: the query, or the last message of the response. `None`
-    /// before our own query.
+    /// The MAC of the previous message; `None` before the first message.
     previous: Option<Vec<u8>>,
     /// Whether the next message is the first that we sign.
     first: bool,

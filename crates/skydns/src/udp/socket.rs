@@ -239,7 +239,7 @@ impl UdpSocket {
             sendmsg(socket, &slices, control, flags, Some(&peer.remote))
         });
 
-        // The datagram is lost, as it might be on the network. The client retries.
+        // The client does not get this datagram, and retries.
         if sent.is_err() {
             self.unsent.fetch_add(1, Relaxed);
         }
