@@ -131,10 +131,10 @@ pub struct Question {
     pub flags: String,
     /// The OPT record, if there is one.
     pub edns: Option<Edns>,
-    /// The whole packet in hex, with ID 0. A question with `what` must have it. In a question
-    /// without `what`, the other fields describe the same packet.
+    /// The whole packet in hex, with ID 0. Without `what`, the other fields describe the same
+    /// packet.
     pub wire: Option<String>,
-    /// A description of a packet that is not one well-formed question.
+    /// A description of a packet that is not one well-formed question. The packet is in `wire`.
     pub what: Option<String>,
 }
 

@@ -1,10 +1,10 @@
 //! A single lookup of a name.
 //!
-//! hickory-resolver makes a single attempt to query one server. In this attempt, it sends a lost
-//! packet again, retries over TCP after truncation, and follows aliases. This module sets the order
-//! of names and servers, as in resolv.conf(5). A pool of hickory-resolver would end at the first
-//! server that answers REFUSED or SERVFAIL, and would have one timeout for all servers together. So
-//! each server has a resolver of its own.
+//! hickory-resolver queries one server, sends a lost packet again, retries over TCP after
+//! truncation, and follows aliases. This module sets the order of names and servers, as in
+//! resolv.conf(5). A pool of hickory-resolver would end at the first server that answers REFUSED or
+//! SERVFAIL, and would have one timeout for all servers together. So each server has a resolver of
+//! its own.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -79,8 +79,8 @@ impl LookupSources {
             };
         }
 
-        // If one candidate fails and no other has addresses, the outcome is `Failed` rather than
-        // `Absent`, so that the known addresses are kept.
+        // If a candidate fails and none has addresses, the outcome is `Failed`. `Absent` would drop
+        // the addresses that an earlier lookup has found.
         let mut last = LookupOutcome::Absent;
         for candidate in search_candidates(name, resolv_conf) {
             match query_servers(&resolv_conf.nameservers, &candidate).await {
