@@ -61,7 +61,7 @@ impl OwnNode {
     #[allow(clippy::cast_precision_loss, reason = "a share for people to read")]
     pub(crate) fn elsewhere(&self) -> Option<f64> {
         let view = self.published.get();
-        // If `pods` is empty, the pods of the node are not known yet: this pod is one of them.
+        // This pod is on the node. So if `pods` is empty, the pods of the node are not known yet.
         let pods = view.pods.namespaces().filter(|pods| !pods.is_empty())?;
         let is_elsewhere = |client: IpAddr| !client.is_loopback() && pods.get(&client).is_none();
 
