@@ -15,7 +15,7 @@ struct Case {
     data: &'static [(&'static str, &'static str)],
     resolv_conf: &'static str,
     /// Names of stub servers, each with an address.
-    names: &'static [(&'static str, &'static str)],
+    resolved: Option<(&'static str, &'static str)>,
     /// Routes whose upstream forwards queries back to this server, each as domain and upstream. The
     /// domain of external names is `.`.
     loops: &'static [(&'static str, &'static str)],
@@ -29,7 +29,7 @@ const CASE: Case = Case {
     flags: &[],
     data: &[],
     resolv_conf: "",
-    names: &[],
+    resolved: None,
     loops: &[],
     knowledge: ConfigKnowledge::Known,
     expected: &[],
@@ -113,7 +113,7 @@ const CASES: &[Case] = &[
         name: "a stub server by a name with an address",
         flags: &[NAMESERVERS],
         data: &[("stubDomains", r#"{"a.test":["192.0.2.7","ns.a.test:54"]}"#)],
-        names: &[("ns.a.test", "192.0.2.8")],
+        resolved: Some(("ns.a.test", "192.0.2.8")),
         expected: &[
             "0 unresolved of ns.a.test",
             ". -> 192.0.2.2:53",
@@ -333,10 +333,10 @@ fn compute_with(flags: &[&str], data: &RawData, case: &Case) -> InForce {
     let options: Options = clap::Parser::try_parse_from(words).unwrap();
     let zone = options.zone().unwrap();
 
-    let mut names = ResolvedNames::default();
-    for (name, address) in case.names {
-        names = ResolvedNames::from([(*name, vec![address.parse().unwrap()])]);
-    }
+    let names = match case.resolved {
+        Some((name, address)) => ResolvedNames::from([(name, vec![address.parse().unwrap()])]),
+        None => ResolvedNames::default(),
+    };
     let mut loops = Loops::new();
     for (domain, upstream) in case.loops {
         let domain = Some(*domain).filter(|domain| *domain != ".");
