@@ -14,7 +14,7 @@ struct Case {
     /// Keys of the `ConfigMap`.
     data: &'static [(&'static str, &'static str)],
     resolv_conf: &'static str,
-    /// Names of stub servers, each with an address.
+    /// The name of a stub server, and its address.
     resolved: Option<(&'static str, &'static str)>,
     /// Routes whose upstream forwards queries back to this server, each as domain and upstream. The
     /// domain of external names is `.`.
