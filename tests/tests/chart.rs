@@ -74,8 +74,9 @@ fn installed(values: &[&str]) -> Vec<Value> {
     documents(&String::from_utf8_lossy(&output.stdout)).unwrap()
 }
 
-/// The files in `shapes/` of the chart are rendered directories of `manifests/`. To regenerate
-/// these files, run `UPDATE_CHART=1 cargo test -p tests --test chart`.
+/// Each file in the chart's `shapes/` is the output of `kubectl kustomize` for the directory of the
+/// same name in `manifests/`. To regenerate the files, run `UPDATE_CHART=1 cargo test -p tests
+/// --test chart`.
 #[test]
 fn chart_shapes_match_kustomize() {
     for name in SHAPES {
@@ -322,7 +323,7 @@ const MISPLACED: &str = r#"
     shape="alone" dnsmasq.resources={"limits":{}}               | dnsmasq.resources: the shape alone has no container dnsmasq
     nodeLocal.image="a"                                         | nodeLocal.image: the shape hardened has no cache on the nodes
     nodeLocal.args=["-a"]                                       | nodeLocal.args: the shape hardened has no cache on the nodes
-    shape="nodelocal" secondaryClusterIP="fd00::a"              | secondaryClusterIP: the shape nodelocal has no Service of two addresses
+    shape="nodelocal" secondaryClusterIP="fd00::a"              | secondaryClusterIP: the Service of the shape nodelocal cannot have two addresses
     secondaryClusterIP="10.0.0.1"                               | secondaryClusterIP: 10.0.0.1 and clusterIP 10.96.0.10 are of the same IP family
     networkPolicy.metricsFrom=[{"namespaceSelector":{}}]        | networkPolicy.metricsFrom has no effect without networkPolicy.create
     kubedns.extraVolumeMounts=[{"name":"ca","mountPath":"/ca"}] | kubedns.extraVolumeMounts: there is no volume ca: add it to extraVolumes

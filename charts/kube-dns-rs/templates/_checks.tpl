@@ -22,7 +22,7 @@
 
 {{- with $values.secondaryClusterIP -}}
 {{- if or (not (has "Service/kube-dns" $names)) (has "DaemonSet/node-local-dns" $names) -}}
-{{- fail (printf "secondaryClusterIP: the shape %s has no Service of two addresses" $shape) -}}
+{{- fail (printf "secondaryClusterIP: the Service of the shape %s cannot have two addresses" $shape) -}}
 {{- end -}}
 {{- if eq (contains ":" .) (contains ":" $values.clusterIP) -}}
 {{- fail (printf "secondaryClusterIP: %s and clusterIP %s are of the same IP family" . $values.clusterIP) -}}

@@ -128,8 +128,8 @@ impl Store {
     }
 
     /// Stores many objects exactly as given, under one lock, so that no list or watch sees a load
-    /// that is still running. Returns the number of objects. An invalid object ends the load with an
-    /// error, and the objects before it stay stored.
+    /// that is still running. Returns the number of objects. An invalid object ends the load with
+    /// an error, and the objects before it stay stored.
     pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> Result<usize, ObjectError> {
         self.write(|state| {
             let mut count = 0;

@@ -34,8 +34,8 @@ pub(crate) const WITHOUT_CACHE: &str = " without a cache";
 /// larger than in the stock manifest.
 pub(crate) const LARGE_CACHE: &str = " with 10,000 names";
 
-/// Starts kubedns and dnsmasq with and without a cache, and the other forwarders that are installed.
-/// All have the upstream `upstream`.
+/// Starts kubedns and dnsmasq with and without a cache, and the other forwarders that are
+/// installed. All have the upstream `upstream`.
 pub(crate) async fn start_forwarders(
     bench: &Bench,
     upstream: SocketAddr,

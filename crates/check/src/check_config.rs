@@ -47,8 +47,8 @@ pub(crate) struct Options {
     /// domain of the cluster; several are separated by commas
     #[arg(long, value_name = "string", default_value = "cluster.local")]
     domain: ClusterDomains,
-    /// arguments of dnsmasq, as one text; the command tells what replaces them in a kube-dns without
-    /// dnsmasq
+    /// arguments of dnsmasq, as one text; the command tells what replaces them in a kube-dns
+    /// without dnsmasq
     #[arg(long, value_name = "string", default_value = "")]
     dnsmasq_args: String,
     /// write a configuration of CoreDNS that is equivalent to the flags and the ConfigMap

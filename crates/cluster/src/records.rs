@@ -210,8 +210,8 @@ impl RecordOptions {
                 let is_preferred = preference.holds(member);
                 let collected = labels.entry(named.label).or_default();
                 collected.is_preferred |= is_preferred;
-                // Several addresses may have the same hostname. All of them are kept. kube-dns would
-                // keep only the last address.
+                // Several addresses may have the same hostname. All of them are kept. kube-dns
+                // would keep only the last address.
                 collected.addresses.push(member.ip);
                 collected.ports.extend(ports.iter().cloned());
             }

@@ -1,4 +1,5 @@
-//! Infrastructure of all binaries: Go-style flags, klog lines, tasks, signals, files, HTTP, metrics.
+//! Infrastructure of all binaries: Go-style flags, klog lines, tasks, signals, files, HTTP,
+//! metrics.
 //!
 //! A binary's `main.rs` passes the program's name and a `run` function to [`main`]. This crate
 //! contains nothing specific to DNS or Kubernetes.
@@ -33,14 +34,15 @@ pub mod version {
     /// Name before the version in the output of `--version`, as in kube-dns.
     pub(crate) const NAME: &str = "Kube-DNS";
 
-    /// The version, set at build time by `KUBE_DNS_RS_VERSION`; otherwise the version of the workspace.
+    /// The version, set at build time by `KUBE_DNS_RS_VERSION`; otherwise the version of the
+    /// workspace.
     pub const VERSION: &str = match option_env!("KUBE_DNS_RS_VERSION") {
         Some(version) => version,
         None => env!("CARGO_PKG_VERSION"),
     };
 
-    /// The commit; the build of the images sets it with `KUBE_DNS_RS_COMMIT`. Without that variable it
-    /// is `unknown`.
+    /// The commit; the build of the images sets it with `KUBE_DNS_RS_COMMIT`. Without that variable
+    /// it is `unknown`.
     pub const COMMIT: &str = match option_env!("KUBE_DNS_RS_COMMIT") {
         Some(commit) if !commit.is_empty() => commit,
         _ => "unknown",

@@ -163,9 +163,9 @@ pub(crate) enum NameKind {
         key: ObjectKey,
         label: String,
     },
-    /// `ZONE.pin._zone.SERVICE.NAMESPACE.svc` or `ZONE.prefer._zone...`: the addresses of a headless
-    /// Service in a zone (`--zonal-names`). With `prefer`, a zone without addresses gives all
-    /// addresses of the Service.
+    /// `ZONE.pin._zone.SERVICE.NAMESPACE.svc` or `ZONE.prefer._zone...`: the addresses of a
+    /// headless Service in a zone (`--zonal-names`). With `prefer`, a zone without addresses gives
+    /// all addresses of the Service.
     Zonal {
         #[serde(flatten)]
         key: ObjectKey,

@@ -12,8 +12,8 @@
 //!                                        Explanation <─ NameSurvey::conclude <─ FoundObjects <─┘
 //! ```
 //!
-//! The table shows the modules in layers. A module uses only modules of the layers below it, and
-//! modules of its own layer in one direction. So no two modules use each other.
+//! The table shows the modules in layers. A module uses modules of the layers below it, and of its
+//! own layer. No two modules use each other.
 //!
 //! | layer | modules | what is there |
 //! | --- | --- | --- |

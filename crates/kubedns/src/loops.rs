@@ -22,8 +22,8 @@ use crate::config::{InForce, send_changed};
 const MAX_PROBED: usize = 64;
 /// Pause between probes during a loop, and after a change of the routes.
 const MIN_PAUSE: Duration = Duration::from_secs(15);
-/// The longest pause between probes. Without a loop, the pause doubles after each probe. A loop that
-/// begins is found within this time.
+/// The longest pause between probes. Without a loop, the pause doubles after each probe. A loop
+/// that begins is found within this time.
 const MAX_PAUSE: Duration = Duration::from_mins(1);
 /// Domain in which upstreams for external names are probed. `test` is reserved (RFC 6761, section
 /// 6.2), so a probe is never for an existing name.

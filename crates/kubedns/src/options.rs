@@ -105,10 +105,13 @@ pub struct Options {
     /// namespace for the config-map
     #[arg(long, value_name = "string", default_value = "kube-system")]
     pub config_map_namespace: String,
-    /// config-map name. If empty, then the config-map will not used. Cannot be used in conjunction with federations or config-dir flag. config-map contains dynamically adjustable configuration.
+    /// config-map name. If empty, then the config-map will not used. Cannot be used in conjunction
+    /// with federations or config-dir flag. config-map contains dynamically adjustable
+    /// configuration.
     #[arg(long, verbatim_doc_comment, value_name = "string", default_value = "")]
     pub config_map: String,
-    /// directory to read config values from. Cannot be used in conjunction with federations or config-map flag.
+    /// directory to read config values from. Cannot be used in conjunction with federations or
+    /// config-map flag.
     #[arg(long, verbatim_doc_comment, value_name = "string", default_value = "")]
     pub config_dir: String,
     /// period at which to check for updates in config-dir.
@@ -233,8 +236,8 @@ pub struct Options {
         default_value = "http://127.0.0.1:10056/status"
     )]
     pub nanny_status: String,
-    /// time to keep answering after SIGTERM; readiness fails after 4s, or after half of this time if
-    /// that is less
+    /// time to keep answering after SIGTERM; readiness fails after 4s, or after half of this time
+    /// if that is less
     #[arg(long, value_name = "duration", default_value = "5s")]
     pub lameduck: GoDuration,
     /// after a crash or a hang, start kubedns again within its container, at once; not if it ran

@@ -41,8 +41,8 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
         tracing::warn!("there is no profiling over HTTP; use perf on the process instead");
     }
 
-    // If kubedns is behind dnsmasq, all queries come from dnsmasq in this pod. --client-qps does not
-    // apply to the containers of this pod: a limit on dnsmasq would limit all clients together.
+    // If kubedns is behind dnsmasq, all queries come from dnsmasq in this pod. --client-qps does
+    // not apply to the containers of this pod: a limit on dnsmasq would limit all clients together.
     if options.client_rate.rate().is_some() && options.topology.is_behind_dnsmasq() {
         tracing::warn!(
             "--client-qps limits no client behind dnsmasq, because all queries come from dnsmasq in this pod; the flag needs --topology=direct or --topology=alone"

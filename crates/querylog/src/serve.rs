@@ -3,9 +3,9 @@
 //!
 //! Requests from outside the pod get 403: some clients that can reach the port must not read the
 //! queries of pods. The same holds for `GET /top`, the [ranking](crate::ranking). Requests through
-//! `kubectl exec` and `kubectl port-forward` come from within the pod. A tap changes no setting: for
-//! example, it does not make dnsmasq log its queries. If dnsmasq logs no queries, the nanny rejects
-//! taps.
+//! `kubectl exec` and `kubectl port-forward` come from within the pod. A tap changes no setting:
+//! for example, it does not make dnsmasq log its queries. If dnsmasq logs no queries, the nanny
+//! rejects taps.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -30,7 +30,8 @@ use crate::client_warnings::ClientWarnings;
 const SETS: usize = 8192;
 /// Number of clients in a set. The table takes 512 KiB.
 const WAYS: usize = 8;
-/// Bits of an entry that tell the clients of a set apart. The other bits are a time in microseconds.
+/// Bits of an entry that tell the clients of a set apart. The other bits are a time in
+/// microseconds.
 const TAG_BITS: u32 = 16;
 const TIME_BITS: u32 = u64::BITS - TAG_BITS;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;

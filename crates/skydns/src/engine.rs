@@ -106,7 +106,8 @@ pub const MAX_STEPS: usize = 10_000_000;
 /// Answers `message` from `view` and appends the answer to `out`. `external` holds the answers to
 /// the external queries that an earlier call returned.
 ///
-/// An answer takes at most [`MAX_STEPS`]. An answer that needs more is [`PendingAnswer::Expensive`].
+/// An answer takes at most [`MAX_STEPS`]. An answer that needs more is
+/// [`PendingAnswer::Expensive`].
 pub fn answer_message<V: View>(
     view: &V,
     identity: &Identity,

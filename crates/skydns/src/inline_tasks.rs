@@ -2,9 +2,9 @@
 //!
 //! A task of the async runtime costs at least one wake-up of another thread. The wake-up is more
 //! work than the handling of most upstream replies. A task of this module first runs on the thread
-//! that starts the task. If a thread within [`run_woken`] wakes the task, the task continues on that
-//! thread. If any other thread wakes the task, the task continues on the runtime. Timers always
-//! belong to the runtime.
+//! that starts the task. If a thread within [`run_woken`] wakes the task, the task continues on
+//! that thread. If any other thread wakes the task, the task continues on the runtime. Timers
+//! always belong to the runtime.
 //!
 //! A task must not block, as on any thread of the runtime.
 
@@ -96,8 +96,9 @@ impl RunningHere {
 
 impl Drop for RunningHere {
     fn drop(&mut self) {
-        // Tasks are left only if a task panicked. `take` ends the borrow of `WOKEN` before the tasks
-        // are dropped. A dropped task may wake another task. The wake-up borrows `WOKEN` again.
+        // Tasks are left only if a task panicked. `take` ends the borrow of `WOKEN` before the
+        // tasks are dropped. A dropped task may wake another task. The wake-up borrows `WOKEN`
+        // again.
         drop(WOKEN.take());
     }
 }

@@ -1,8 +1,9 @@
 //! Copies of answered queries, for readers that watch queries.
 //!
 //! Without readers, a query costs one relaxed load. Each [`TapWatch`] has a filter, a maximum
-//! number of records a second, and a bounded queue. The filter is applied before anything is copied.
-//! Records beyond the limits are dropped and counted, so a slow reader never delays an answer.
+//! number of records a second, and a bounded queue. The filter is applied before anything is
+//! copied. Records beyond the limits are dropped and counted, so a slow reader never delays an
+//! answer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -142,8 +143,8 @@ impl TapRecord {
 }
 
 /// The part of the server that answered, `cache`, or the reason for the answer. An immediate answer
-/// for an external name is from the cache, except SERVFAIL, which is our own response for a name that
-/// must not be forwarded.
+/// for an external name is from the cache, except SERVFAIL, which is our own response for a name
+/// that must not be forwarded.
 fn answered_by(reply: Reply, took: Took) -> &'static str {
     if let Some(reason) = reply.reason {
         return reason.as_str();

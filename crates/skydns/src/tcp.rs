@@ -253,8 +253,8 @@ impl<B: Backend> ClientConnection<B> {
         self.send_octets(&answers).await
     }
 
-    /// Attempts to answer one query at once. On success, the length of the answer and the answer are
-    /// appended to `answers`.
+    /// Attempts to answer one query at once. On success, the length of the answer and the answer
+    /// are appended to `answers`.
     fn answer_frame(
         &self,
         query: &[u8],

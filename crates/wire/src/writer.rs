@@ -309,8 +309,8 @@ impl ErrorResponse {
         };
 
         let question = message.get(HEADER..self.question_end).unwrap_or_default();
-        // A response has the opcode and RD of the query (RFC 1035, section 4.1.1), and the CD of the
-        // query (RFC 4035, section 3.2.2).
+        // A response has the opcode and RD of the query (RFC 1035, section 4.1.1), and the CD of
+        // the query (RFC 4035, section 3.2.2).
         let copied = received.flags & (flag::OPCODE | flag::RD | flag::CD);
         let header = Header {
             id: received.id,

@@ -2,8 +2,8 @@
 //! the tests' executables, and made again when their inputs have changed.
 //!
 //! `images/build` builds the images from the project's binaries and their shared libraries. If the
-//! environment variable `KUBE_DNS_RS_IMAGES` names a directory, the image archives in that directory
-//! are used instead.
+//! environment variable `KUBE_DNS_RS_IMAGES` names a directory, the image archives in that
+//! directory are used instead.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

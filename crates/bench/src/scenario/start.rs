@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Duration of the load.
 const LOAD: Duration = Duration::from_secs(3);
 
-/// Measures the time to the first answer over several starts of kubedns on `cluster`, and the memory
-/// of the last process.
+/// Measures the time to the first answer over several starts of kubedns on `cluster`, and the
+/// memory of the last process.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Start> {
     let services = cluster.services.len();
     say(&format!("start: {services} services"));

@@ -247,8 +247,8 @@ fn fallthrough_line(flags: &KubednsFlags) -> String {
     format!("fallthrough {}", zones.join(" "))
 }
 
-/// Adds zone transfers. `--transfer-to` may contain networks, but the plugin `transfer` accepts only
-/// addresses. So the plugin `acl` limits transfers to the addresses and networks of the flag.
+/// Adds zone transfers. `--transfer-to` may contain networks, but the plugin `transfer` accepts
+/// only addresses. So the plugin `acl` limits transfers to the addresses and networks of the flag.
 fn add_transfer(block: &mut Block, flags: &KubednsFlags, domains: &[&str]) {
     let peers = flags.list("transfer-to");
     if peers.is_empty() {

@@ -2,8 +2,8 @@
 //!
 //! `ZONE.pin._zone.SERVICE` has the addresses in the zone, or no address if none is in the zone.
 //! `ZONE.prefer._zone.SERVICE` has the addresses in the zone, or all addresses if no address is in
-//! the zone. An address is in the zone of its endpoint. Hints have no effect on zonal names, because
-//! hints are meant for the routing of traffic to cluster IPs.
+//! the zone. An address is in the zone of its endpoint. Hints have no effect on zonal names,
+//! because hints are meant for the routing of traffic to cluster IPs.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -180,8 +180,8 @@ impl ListPosition {
 #[derive(Debug)]
 pub(super) struct WatchPosition {
     pub(super) history: DatabaseHistory,
-    /// Whether the last watch failed, or ended early or silently. The API server's database may then
-    /// have been wiped or restored, so the [`DatabaseHistory`] must be checked.
+    /// Whether the last watch failed, or ended early or silently. The API server's database may
+    /// then have been wiped or restored, so the [`DatabaseHistory`] must be checked.
     pub(super) must_check_history: bool,
     /// Whether the last watch ended without an event.
     pub(super) was_silent: bool,

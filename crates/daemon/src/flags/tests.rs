@@ -389,8 +389,8 @@ proptest::proptest! {
                 parse::<Both>("x", style, argv()).err(),
                 parse::<Nanny>("x", style, argv()).err(),
             ].into_iter().flatten() {
-                // `--help` and `--version` end with status 0. After a mistake, stderr has two lines:
-                // the error and a hint.
+                // `--help` and `--version` end with status 0. After a mistake, stderr has two
+                // lines: the error and a hint.
                 let mistake = exit.status == 2;
                 proptest::prop_assert!(mistake || exit.status == 0);
                 proptest::prop_assert!(!mistake || exit.stderr.lines().count() == 2, "{:?}", exit.stderr);

@@ -74,8 +74,8 @@ fn external_service(snapshot: &Snapshot, domain: &Name, name: &Name) -> Option<O
 }
 
 fn classify_cluster_name(snapshot: &Snapshot, path: &[&str]) -> NameKind {
-    // A name in a federation has as many labels as the name of a Service's member. The federation
-    // takes precedence.
+    // A name in a federation has as many labels as the name of one endpoint of a Service. The
+    // federation takes precedence.
     if let Some(kind) = classify_federation_name(snapshot, path) {
         return kind;
     }

@@ -31,8 +31,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// When the flag has several domains, or when the domain is a cluster domain, the external zone,
-    /// a search suffix or below a search suffix.
+    /// When the flag has several domains, or when the domain is a cluster domain, the external
+    /// zone, a search suffix or below a search suffix.
     pub fn clusterset(&self) -> Result<Option<ClusterSetZone>, ClusterSetError> {
         let Some(domain) = self.clusterset_domain.only("--clusterset-domain")? else {
             return Ok(None);

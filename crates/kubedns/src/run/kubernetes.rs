@@ -175,8 +175,8 @@ impl BoundKubedns {
     fn pages(&self, stop: &CancellationToken) -> BoxedFilter<(Response,)> {
         let published = self.status.published();
         let options = &self.server.options;
-        // With `--pods=node`, the pods of this node are listed together. In other modes, each client
-        // is looked up separately.
+        // With `--pods=node`, the pods of this node are listed together. In other modes, each
+        // client is looked up separately.
         let node = self.own_node.as_ref();
         let node = node.filter(|_| options.pods == PodMode::Node);
         let owners = ClientOwners::of_cluster(&self.connection, &self.scope, node, published);

@@ -1,6 +1,6 @@
 //! The parts of the server that are the same for every source of the records: DNS with its
-//! forwarder and transfers, the configuration, HTTP, the views of the queries, and the zones of
-//! etcd.
+//! forwarder and transfers, the configuration, HTTP, the zones of etcd, and the pages, the log and
+//! the dnstap stream of queries.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ pub(super) struct BoundServer<B: Backend> {
     http: HttpServers,
 }
 
-/// The inputs of a server that starts.
+/// The values that a [`BoundServer`] needs to start.
 pub(super) struct ServerStart<'a> {
     /// The pages of the status port.
     pub(super) pages: BoxedFilter<(Response,)>,

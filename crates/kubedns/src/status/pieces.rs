@@ -127,8 +127,8 @@ impl<'a> Pieces<'a> {
         self.send(PieceMessage::Piece(piece.into()))
     }
 
-    /// Ends the turn, sends a message, and waits for the next turn. A client that does not read must
-    /// not keep other pages waiting.
+    /// Ends the turn, sends a message, and waits for the next turn. A client that does not read
+    /// must not keep other pages waiting.
     fn send(&mut self, message: PieceMessage) -> io::Result<()> {
         self.turn = None;
         let deadline = self.deadline.min(Instant::now() + PIECE_TIMEOUT);

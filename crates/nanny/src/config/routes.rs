@@ -34,8 +34,8 @@ pub struct Routes {
     /// the SERVFAIL server, which recognizes the probes.
     pub probe_domains: BTreeMap<String, Nameserver>,
     /// The number of reloads requested so far for reasons other than a change of dnsmasq's servers.
-    /// When the routes of kubedns change, a reload flushes the outdated answers from the cache. When
-    /// a forwarding loop begins or ends, dnsmasq notices the change only at a reload.
+    /// When the routes of kubedns change, a reload flushes the outdated answers from the cache.
+    /// When a forwarding loop begins or ends, dnsmasq notices the change only at a reload.
     pub flush_count: u64,
 }
 

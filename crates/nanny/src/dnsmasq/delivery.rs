@@ -62,8 +62,8 @@ impl RouteDelivery {
         &self.in_force
     }
 
-    /// Returns the newest routes. [`Self::next_due`] then waits for newer ones, so the caller has to
-    /// call [`Self::mark_in_force`] or [`Self::mark_failed`]: otherwise the routes are lost.
+    /// Returns the newest routes. [`Self::next_due`] then waits for newer ones, so the caller has
+    /// to call [`Self::mark_in_force`] or [`Self::mark_failed`]: otherwise the routes are lost.
     pub(crate) fn take_newest(&mut self) -> Routes {
         self.newest.borrow_and_update().clone()
     }

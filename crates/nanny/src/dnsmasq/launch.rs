@@ -12,7 +12,8 @@
 //! needs another transport than plain DNS over UDP, the single server is the nanny's SERVFAIL
 //! server until kubedns has applied the configuration.
 //!
-//! With [`ForwardMode::Kubedns`], the nanny does not pass the user's `--dns-loop-detect` to dnsmasq.
+//! With [`ForwardMode::Kubedns`], the nanny does not pass the user's `--dns-loop-detect` to
+//! dnsmasq.
 //!
 //! dnsmasq treats a `server=` line of its servers file like a `--server` argument that follows the
 //! arguments on the command line, and reads the file again on SIGHUP. With a servers file, dnsmasq

@@ -24,7 +24,7 @@ pub(crate) enum LineSeverity {
     Warning,
     /// Start, stop, statistics.
     Information,
-    /// The servers, files and options of dnsmasq; the nanny logs these itself.
+    /// The servers, files and options of dnsmasq, which the nanny logs in lines of its own.
     Detail,
     /// A line of `--log-queries`.
     Query,

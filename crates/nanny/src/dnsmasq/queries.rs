@@ -164,7 +164,8 @@ impl FollowerQueue {
             self.queued_in_second = 0;
         }
 
-        // A line beyond the rate or the bound is left out. The reader gets the number of such lines.
+        // A line beyond the rate or the bound is left out. The reader gets the number of such
+        // lines.
         if self.queued_in_second >= self.rate {
             counters.rate_limited.inc();
             self.left_out += 1;

@@ -392,8 +392,9 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Selects the routes that dnsmasq starts with: the newest routes, if they need no trial. If
-    /// the servers file can neither be written nor used as it is, the servers become arguments.
+    /// Selects the routes that dnsmasq starts with: the newest routes if they need no trial,
+    /// otherwise the routes in force. If the servers file can neither be written nor used as it is,
+    /// the servers become arguments.
     fn select_arguments(&mut self, is_first: bool) -> StartArguments {
         if self.plan.mode == EditMode::Restart {
             // New arguments need a trial, except at the first start. So a restart does not take

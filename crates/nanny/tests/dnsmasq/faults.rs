@@ -89,8 +89,8 @@ async fn nanny_ends_after_repeated_deaths() {
 
 #[tokio::test]
 async fn killed_nanny_leaves_no_dnsmasq() {
-    // The kernel kills dnsmasq when its parent dies, but not if dnsmasq has changed its user. Such a
-    // dnsmasq must end, too.
+    // The kernel kills dnsmasq when its parent dies, but not if dnsmasq has changed its user. Such
+    // a dnsmasq must end, too.
     let users: &[&str] = if geteuid().is_root() {
         &["--no-hosts", "--user=nobody"]
     } else {

@@ -164,8 +164,8 @@ async fn query_depends_on_served_names() {
         &[outside.addr(), both.addr()],
         &[in_arguments.addr()],
     );
-    // The nanny's status does not contain the last server, so the purpose of this server is unknown.
-    // dnsmasq's arguments may give such a server for a single domain.
+    // The nanny's status does not contain the last server, so the purpose of this server is
+    // unknown. dnsmasq's arguments may give such a server for a single domain.
     let servers = [&stub, &outside, &both, &in_arguments, &of_domain];
     let texts = servers.map(|server| text(server.addr(), 7));
     let lab = Lab::start(&texts, &nanny, Vec::new()).await;

@@ -107,8 +107,8 @@ impl AliasWalk<'_> {
     }
 
     /// The known result of a name without addresses. The result holds for chains that are at least
-    /// as long as the chain with which it was found. A shorter chain reaches the limit later, so the
-    /// name is followed again.
+    /// as long as the chain with which it was found. A shorter chain reaches the limit later, so
+    /// the name is followed again.
     fn dead_end(&self, name: &Name) -> Option<ChaseResult> {
         let known = self.dead_ends.get(&name.to_lowercase())?;
         (self.chain.len() >= known.chain_length).then_some(known.result)

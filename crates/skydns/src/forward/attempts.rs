@@ -114,7 +114,8 @@ impl UpstreamAttempts {
         }
     }
 
-    /// Queries upstreams until one of them has given the answer, or no upstream is left to wait for.
+    /// Queries upstreams until one of them has given the answer, or no upstream is left to wait
+    /// for.
     pub(super) async fn run(mut self) -> Result<UpstreamReply, ForwardError> {
         loop {
             if self.may_start() && self.next_attempt <= Instant::now() {

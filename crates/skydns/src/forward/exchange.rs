@@ -43,9 +43,9 @@ pub(super) struct UpstreamExchange<'a> {
 }
 
 impl UpstreamExchange<'_> {
-    /// Queries the upstream until there is a usable reply or a failure, or until the deadline. After
-    /// SERVFAIL or a truncated reply, the retry ends before the deadline. `client` is the transport
-    /// of the client, for the metrics.
+    /// Queries the upstream until there is a usable reply or a failure, or until the deadline.
+    /// After SERVFAIL or a truncated reply, the retry ends before the deadline. `client` is the
+    /// transport of the client, for the metrics.
     pub(super) async fn run(self, client: Transport) -> Result<UpstreamReply, UpstreamFailure> {
         let asked = Instant::now();
         self.metrics.count_request(client);
@@ -85,8 +85,8 @@ impl UpstreamExchange<'_> {
         self.deadline.checked_sub(MARGIN).unwrap_or(self.deadline)
     }
 
-    /// Sends the query of a loop probe. A SERVFAIL reply is returned without a retry. The metrics do
-    /// not count the query.
+    /// Sends the query of a loop probe. A SERVFAIL reply is returned without a retry. The metrics
+    /// do not count the query.
     pub(super) async fn run_once(self) -> Result<UpstreamReply, UpstreamFailure> {
         match self.upstream.protocol {
             UpstreamProtocol::Udp => udp::query_upstream(self, false).await,

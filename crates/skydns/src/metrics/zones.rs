@@ -23,8 +23,8 @@ const ZONE_QUERIES: FamilySpec = FamilySpec {
     has_prefix: false,
 };
 
-/// The counters of one thread, by the number of the zone and the row of the RCODE in [`RCODES`]. The
-/// last number stands for all zones without a label of their own.
+/// The counters of one thread, by the number of the zone and the row of the RCODE in [`RCODES`].
+/// The last number stands for all zones without a label of their own.
 #[derive(Debug)]
 pub(super) struct ZoneCounters([[AtomicU64; RCODES.len()]; MAX_ZONES + 1]);
 

@@ -10,8 +10,8 @@ use wire::{Message, Record, Section, rtype};
 
 /// Lowers the time for which `message` may be cached as a negative answer (RFC 2308, section 5) to
 /// at most `limit` seconds. This changes the TTLs of the authority section and, if the section is
-/// not signed, MINIMUM of its SOA record. A malformed message stays unchanged, and so does a message
-/// without an SOA record in the authority section.
+/// not signed, MINIMUM of its SOA record. A malformed message stays unchanged, and so does a
+/// message without an SOA record in the authority section.
 pub(super) fn limit_ttls(message: &mut [u8], limit: u32) {
     for field in negative_ttl_fields(message) {
         lower_seconds(message, field, limit);

@@ -110,7 +110,8 @@ impl<'v, V: View> ZoneContent<'v, V> {
         }
     }
 
-    /// The SOA record with these numbers, see [`ZoneSerials::soa_numbers`](crate::ZoneSerials::soa_numbers).
+    /// The SOA record with these numbers, see
+    /// [`ZoneSerials::soa_numbers`](crate::ZoneSerials::soa_numbers).
     pub(super) fn soa_record(&self, numbers: [u32; 4]) -> ZoneRecord {
         let zone = self.view.zone();
         let domain = self.domain.wire();

@@ -137,8 +137,8 @@ impl OwnerNames {
         }
     }
 
-    /// For each of the `aliases` with a target in the zone `target`, adds the names of the ports
-    /// below the alias.
+    /// Adds the names of the ports below each of the `aliases` that points to a name in the zone
+    /// `target`.
     fn add_ports(&mut self, target: Authority<'_>, aliases: &AliasesByTarget<'_>) {
         target.records.owner_names(None, &mut |path| {
             let [above @ .., protocol, port] = path else {

@@ -1,4 +1,4 @@
-//! Tags of hashes. With the tags, a lookup in a bucket compares only few keys.
+//! Tags of hashes. With the tags, a lookup in a bucket compares only a few keys.
 
 use std::borrow::Borrow;
 

@@ -30,8 +30,8 @@ fn findings_of_upstreams_keep_their_advice() {
     assert_eq!(checks[0].runbook, runbook);
 }
 
-/// A pod without the finding `forwarding_loop` may still have loops. If every upstream forwards back
-/// to the pod, the sidecar reports `upstreams_down` instead.
+/// A pod without the finding `forwarding_loop` may still have loops. If every upstream forwards
+/// back to the pod, the sidecar reports `upstreams_down` instead.
 #[test]
 fn loops_are_excluded_only_by_reports() {
     let kubedns = |loops: f64| json!({"source": "x", "known": {"forwardLoops": loops}});

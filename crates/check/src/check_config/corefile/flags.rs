@@ -1,5 +1,5 @@
-//! Reads the flags of kubedns from the arguments in a manifest. Knows the counterpart of each flag in
-//! `CoreDNS`.
+//! Reads the flags of kubedns from the arguments in a manifest. Knows the counterpart of each flag
+//! in `CoreDNS`.
 //!
 //! The server's own parser is not used: it is in a crate that depends on this one, and it looks at
 //! files and at the environment of the machine. A test of kubedns compares its flags with the

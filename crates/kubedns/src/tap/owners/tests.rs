@@ -59,8 +59,8 @@ impl Cluster {
         addresses.iter().map(text).collect()
     }
 
-    /// Advances the clock of this thread. The server then closes its idle connections, and a request
-    /// on one of them would fail. So `owners` gets a new `Connection`, which has no idle
+    /// Advances the clock of this thread. The server then closes its idle connections, and a
+    /// request on one of them would fail. So `owners` gets a new `Connection`, which has no idle
     /// connections.
     async fn after(&mut self, time: Duration) {
         tokio::time::pause();
