@@ -105,7 +105,7 @@ enum SavedObject {
     Service(Service),
     Endpoints(Endpoints),
     EndpointSlice(EndpointSlice),
-    /// A namespace that the selector matches.
+    /// A namespace that `--namespace-selector` matches.
     Namespace(SmolStr),
     /// An address and the namespaces of its pods.
     Pods(IpAddr, Vec<SmolStr>),

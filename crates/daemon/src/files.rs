@@ -21,7 +21,7 @@ pub fn replace_file(
         .and_then(|mut file| write(&mut file))
         .and_then(|()| fs::rename(&new, path));
     if written.is_err() {
-        // A partial file only takes space.
+        // A partial file that cannot be removed is harmless.
         let _ = fs::remove_file(new);
     }
     written

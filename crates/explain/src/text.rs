@@ -25,7 +25,7 @@ pub(crate) fn render_explanation(explanation: &Explanation) -> String {
     if question.meant != question.name {
         page.section("typed", &question.name);
     }
-    // The warnings come first, because everything after them may be outdated.
+    // The warnings come directly after the verdict, because all facts may be outdated.
     for warning in warnings {
         page.section("WARNING", &warning.text);
     }
@@ -100,7 +100,7 @@ fn tried_row(tried: &TriedName, reason: Option<&str>) -> [String; 3] {
     let outcome = tried.outcome.label().to_owned();
     // The summary is printed above as the first reason, so it is not printed again.
     if reason == Some(&tried.summary) {
-        return [name, outcome, "see why".to_owned()];
+        return [name, outcome, "see above".to_owned()];
     }
     [name, outcome, tried.summary.clone()]
 }

@@ -253,7 +253,7 @@ async fn errors_never_exceed_requests() {
         BTreeSet::from(causes),
         "the queries cause each kind of error"
     );
-    // No query is in flight, so both metrics have counted the same queries.
+    // No query is in flight, so the counter and the histogram have counted the same queries.
     let requests = &exported["skydns_skydns_dns_request_count_total"];
     let asked = exported["skydns_skydns_dns_request_duration_seconds"]
         .sum("skydns_skydns_dns_request_duration_seconds_count", &[]);

@@ -62,7 +62,7 @@ pub enum Event {
     Node(Change<Node>),
     /// A change of the Node that this process runs on, whose zone is preferred.
     OwnNode(Change<Node>),
-    /// A change of the namespaces that the selector matches.
+    /// A change of the namespaces that `--namespace-selector` matches.
     Namespace(Change<Namespace>),
     /// A change of Pods.
     Pod(Change<Pod>),

@@ -49,8 +49,8 @@ pub(crate) struct FoundObjects {
     pub(crate) services: Vec<FoundService>,
     /// The Services that share the name or the namespace of a misspelled one.
     pub(crate) neighbours: Vec<ObjectKey>,
-    /// Whether each namespace of `services` has a Service. If this is unknown, the namespace is
-    /// absent: only the first [`MAX_LOOKED_AT`] Services are visited.
+    /// Whether each namespace of `services` has a Service. The map has no entry for a namespace if
+    /// this is unknown, because only the first [`MAX_LOOKED_AT`] Services are visited.
     pub(crate) namespaces: BTreeMap<SmolStr, bool>,
     /// Whether there are more than [`MAX_LOOKED_AT`] Services, so `neighbours` may be incomplete.
     pub(crate) cut: bool,

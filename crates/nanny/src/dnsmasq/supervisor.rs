@@ -242,11 +242,11 @@ impl Supervisor {
                 return Ok(EndDescription { how, last_line });
             }
             InstanceEnd::Hangs => {
-                // If the signal fails, `stop` below returns an error.
+                // If SIGKILL cannot be sent, `stop` below fails, too, and reports the error.
                 let _ = instance.process.send_signal(Signal::SIGKILL).await;
             }
             InstanceEnd::Replace => {
-                // If the signal fails, `stop` below ends dnsmasq.
+                // If SIGTERM was not sent, `stop` below sends it.
                 let sent = instance.signal_quietly(Signal::SIGTERM).await;
                 debug!(?sent, "dnsmasq ends and is replaced");
             }

@@ -112,8 +112,8 @@ impl TlsClient {
         Ok(stream)
     }
 
-    /// Checks the pins, and for a resumed session the expiry of the certificate. rustls knows no
-    /// pins, and checks the expiry only in a full handshake.
+    /// Checks the pins and the expiry of the certificate. rustls knows no pins, and checks the
+    /// expiry only in a full handshake.
     fn check_certificate(
         &self,
         upstream: &Upstream,
@@ -264,8 +264,8 @@ fn handshake_error(error: &std::io::Error) -> OpenError {
     let tls = error
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    // A certificate that is not trusted is reported as such. All other errors may be faults of the
-    // network.
+    // An untrusted certificate and any other TLS error are reported as such. Errors that are not
+    // from rustls are those of the socket.
     let failure = match tls {
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
             UpstreamFailure::Certificate
