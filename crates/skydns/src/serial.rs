@@ -2,8 +2,8 @@
 //!
 //! Each zone has its own serial. The serial of a version is the time of the version in seconds, and
 //! a zone has at most one version each second. Therefore a serial is not ahead of the clock, unless
-//! the clock was set back. A restarted process, or another replica, continues with a higher serial
-//! without any stored state.
+//! the clock was set back. A restarted process needs no stored state: its next version has a later
+//! time, and so a higher serial.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

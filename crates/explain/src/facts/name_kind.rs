@@ -33,7 +33,7 @@ pub(crate) fn further_zone<'s>(snapshot: &'s Snapshot, name: &Name) -> Option<&'
 
 /// The kind of a name (in lower case), whose labels below the cluster domain are `path`.
 pub(crate) fn classify_name(snapshot: &Snapshot, name: &Name, path: Option<&[&str]>) -> NameKind {
-    // The order is the same as in the engine: names of the configuration come before all zones.
+    // As in the engine, hosts and aliases of the configuration come before all zones.
     if let Some(own) = snapshot.zone.own(name.wire()) {
         let target = if let OwnTarget::Name(target) = own {
             Some(target.to_string())
