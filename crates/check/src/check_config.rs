@@ -49,7 +49,12 @@ pub(crate) struct Options {
     domain: ClusterDomains,
     /// arguments of dnsmasq, as one text; the command tells what replaces them in a kube-dns
     /// without dnsmasq
-    #[arg(long, value_name = "string", default_value = "")]
+    #[arg(
+        long,
+        value_name = "string",
+        default_value = "",
+        conflicts_with = "path"
+    )]
     dnsmasq_args: String,
     /// write a configuration of CoreDNS that is equivalent to the flags and the ConfigMap
     #[arg(long)]
@@ -72,10 +77,6 @@ pub(super) fn run_command(words: impl IntoIterator<Item = OsString>) -> Exit {
         Err(exit) => return exit,
     };
     if !options.dnsmasq_args.is_empty() {
-        if !options.path.is_empty() {
-            let reason = "--dnsmasq-args and FILE exclude each other";
-            return super::usage_error(NAME, reason);
-        }
         return dnsmasq_args::report(&options.dnsmasq_args);
     }
     if options.path.is_empty() || !options.rest.is_empty() {

@@ -13,6 +13,7 @@ use reports::kubedns::NodeReport;
 use serde::{Deserialize, Serialize};
 
 use crate::moment::Moment;
+use wire::rcode;
 
 /// The explanation of one name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -432,6 +433,18 @@ impl DnsmasqPath {
     pub(crate) fn leads_to_kubedns(&self) -> bool {
         use DnsmasqAsks::{Kubedns, KubednsAndStubDomain, NotInFront};
         matches!(self.asks, Kubedns | KubednsAndStubDomain | NotInFront)
+    }
+
+    /// The RCODE that dnsmasq itself answers if its arguments leave the name without a server:
+    /// NXDOMAIN for a domain without a server, REFUSED if dnsmasq has no upstream at all.
+    pub(crate) fn denial(&self) -> Option<u16> {
+        if self.asks != DnsmasqAsks::Arguments || !self.servers.is_empty() {
+            return None;
+        }
+        Some(match self.domain {
+            Some(_) => rcode::NXDOMAIN,
+            None => rcode::REFUSED,
+        })
     }
 }
 

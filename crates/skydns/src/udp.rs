@@ -222,9 +222,11 @@ impl<B: Backend> UdpWorker<B> {
         let mut pending = [None; BATCH];
         let mut now = Instant::now();
         answers.clear();
-        let datagrams = received.iter().flatten().zip(queries);
+        let datagrams = received.iter().zip(queries).take(count);
         for ((datagram, query), pending) in datagrams.zip(&mut pending) {
-            *pending = self.answer_datagram(query, *datagram, answers, &mut now);
+            if let Some(datagram) = datagram {
+                *pending = self.answer_datagram(query, *datagram, answers, &mut now);
+            }
         }
 
         self.send_answers(sending, answers, pending.get(..count).unwrap_or_default());

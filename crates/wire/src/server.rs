@@ -55,6 +55,12 @@ impl Nameserver {
         })
     }
 
+    /// Reads an address as dnsmasq writes it: `192.0.2.1`, `192.0.2.1#53` or `fe80::1%eth0#53`.
+    pub fn from_dnsmasq(text: &str) -> Option<Self> {
+        let (address, port) = text.split_once('#').unwrap_or((text, "53"));
+        Self::with_interface(address, port.parse().ok()?)
+    }
+
     /// The name of the interface of a link-local address.
     pub fn interface(self) -> Option<String> {
         if self.scope == 0 {

@@ -7,6 +7,7 @@ use crate::document::{
 };
 use crate::list::{join, join_some};
 use crate::moment::Moment;
+use wire::rcode;
 
 /// Maximum number of printed records of one type; the JSON may have more.
 const MAX_RECORDS: usize = 8;
@@ -19,7 +20,7 @@ pub(super) fn render_detail(page: &mut TextPage, detail: &NameDetail, now: Momen
     // If dnsmasq does not ask kubedns for the name, no pod receives the answer of kubedns.
     let is_unasked = is_answered_by_kubedns
         && !is_from_hosts
-        && denial_by_dnsmasq(detail).is_none()
+        && detail.dnsmasq.denial().is_none()
         && !detail.dnsmasq.leads_to_kubedns();
 
     let condition = if is_unasked {
@@ -44,29 +45,19 @@ pub(super) fn render_detail(page: &mut TextPage, detail: &NameDetail, now: Momen
     }
 }
 
-/// The answer of dnsmasq if its arguments leave the name without a server: NXDOMAIN for a name of a
-/// domain without a server, REFUSED if dnsmasq has no upstream at all.
-fn denial_by_dnsmasq(detail: &NameDetail) -> Option<&'static str> {
-    let DnsmasqPath {
-        asks,
-        servers,
-        domain,
-        ..
-    } = &detail.dnsmasq;
-    if *asks != DnsmasqAsks::Arguments || !servers.is_empty() {
-        return None;
+fn denial_text(rcode: u16) -> &'static str {
+    match rcode {
+        rcode::REFUSED => "REFUSED, answered by dnsmasq, which has no upstream",
+        _ => "NXDOMAIN, answered by dnsmasq",
     }
-    Some(match domain {
-        Some(_) => "NXDOMAIN, answered by dnsmasq",
-        None => "REFUSED, answered by dnsmasq, which has no upstream",
-    })
 }
 
 /// The rows of all types; a single row if all types have the same outcome without records.
 fn answer_rows(detail: &NameDetail) -> Vec<[String; 3]> {
     let answers = &detail.answers;
-    let rows: Vec<[String; 3]> = match denial_by_dnsmasq(detail) {
-        Some(text) => {
+    let rows: Vec<[String; 3]> = match detail.dnsmasq.denial() {
+        Some(rcode) => {
+            let text = denial_text(rcode);
             let row = |answer: &TypeAnswer| [answer.qtype.clone(), text.to_owned(), String::new()];
             answers.iter().map(row).collect()
         }

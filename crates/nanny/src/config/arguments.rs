@@ -353,12 +353,10 @@ fn split_domains(value: &str) -> Option<(&str, &str)> {
     value.strip_prefix('/')?.rsplit_once('/')
 }
 
-/// Parses `ip`, `ip#port` or `fe80::1%eth0#53`, dnsmasq's forms of addresses. A source address or
-/// interface after `@` is left out.
+/// Parses dnsmasq's form of a server. A source address or interface after `@` is left out.
 fn parse_server(text: &str) -> Option<Nameserver> {
     let (text, _source) = text.split_once('@').unwrap_or((text, ""));
-    let (ip, port) = text.split_once('#').unwrap_or((text, "53"));
-    Nameserver::with_interface(ip, port.parse().ok()?)
+    Nameserver::from_dnsmasq(text)
 }
 
 #[cfg(test)]

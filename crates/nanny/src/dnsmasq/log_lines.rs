@@ -58,9 +58,7 @@ impl<'a> LogLine<'a> {
 
         if let Some(rest) = text.strip_prefix("NOT using nameserver ") {
             let server = rest.strip_suffix(" - query loop detected")?;
-            let (ip, port) = server.split_once('#').unwrap_or((server, "53"));
-            let server = Nameserver::with_interface(ip, port.parse().ok()?)?;
-            return Some(LogEvent::Loop(server));
+            return Nameserver::from_dnsmasq(server).map(LogEvent::Loop);
         }
 
         let ip = text

@@ -3,6 +3,7 @@
 use crate::document::{DnsmasqAsks, NameRoute};
 use crate::facts::candidate::NameCandidate;
 use crate::list::join;
+use wire::rcode;
 
 /// Maximum number of forwarded names in one line.
 const MAX_ASKED: usize = 3;
@@ -52,11 +53,10 @@ pub(super) fn forwarding_sentence(candidate: &NameCandidate) -> String {
 
 fn forwarding_verb(candidate: &NameCandidate) -> String {
     let dnsmasq = &candidate.dnsmasq;
-    if dnsmasq.asks == DnsmasqAsks::Arguments && dnsmasq.servers.is_empty() {
-        return match dnsmasq.domain {
-            Some(_) => "is answered by dnsmasq, as its arguments say".to_owned(),
-            None => "is refused by dnsmasq, which has no upstream".to_owned(),
-        };
+    match dnsmasq.denial() {
+        Some(rcode::REFUSED) => return "is refused by dnsmasq, which has no upstream".to_owned(),
+        Some(_) => return "is answered by dnsmasq, as its arguments say".to_owned(),
+        None => {}
     }
     match forwarded_to(candidate) {
         Some(servers) => format!("is forwarded to {servers}"),
