@@ -8,6 +8,7 @@
 
 use std::net::{Ipv4Addr, UdpSocket};
 
+use testkit::ports::free_port;
 use testkit::process::Program;
 use testkit::table;
 use tests::e2e::{PATIENCE, example_cluster};
@@ -45,12 +46,13 @@ async fn mistake_is_one_error_line() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("broken"), "{ not: [a kubeconfig").unwrap();
     std::fs::write(directory.path().join("empty"), "").unwrap();
-    let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let port = taken.local_addr().unwrap().port().to_string();
+    // An ephemeral port could have a connection on a later port of its block.
+    let port = free_port();
+    let _taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
     let mistakes = MISTAKES
         .replace("$DIR", &directory.path().display().to_string())
         .replace("$EXAMPLE", &example_cluster().display().to_string())
-        .replace("$PORT", &port);
+        .replace("$PORT", &port.to_string());
     for [program, args, said] in table::rows(&mistakes) {
         check(program, args, said).await;
     }
