@@ -335,8 +335,8 @@ pub(crate) struct DnsmasqPath {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) arguments: Option<Vec<String>>,
     /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache the
-    /// answer (`--no-negcache`, or a TTL of 0). `None` if dnsmasq may get the answer from other
-    /// servers, or if one requested type has records and another requested type has none.
+    /// answer (`--no-negcache`, or a TTL of 0). `None` if the answer may come from another
+    /// source, or if one requested type has records and another requested type has none.
     pub(crate) keeps_seconds: Option<u32>,
 }
 

@@ -237,7 +237,7 @@ pub struct Options {
     /// if that is less
     #[arg(long, value_name = "duration", default_value = "5s")]
     pub lameduck: GoDuration,
-    /// after a crash or a hang, start kubedns again within its container, at once; not if it ran
+    /// after a crash or a hang, restart kubedns at once within its container, unless kubedns ran
     /// for less than 10s
     #[arg(long)]
     pub restart_after_crash: bool,
@@ -264,8 +264,8 @@ pub struct Options {
     /// time without a usable answer after which a server is probed; 0 for never
     #[arg(long, value_name = "duration", default_value = "5s")]
     pub upstream_probe_period: GoPeriod,
-    /// external name for probes of servers: the probes alternate between this name and the name
-    /// servers of the root, because some servers refuse queries for the root
+    /// external name for probes of upstream servers: the probes query this name and the NS records
+    /// of the root in turn, because some servers refuse queries for the root
     #[arg(long, value_name = "string", default_value = "example.com", value_parser = Name::parse)]
     pub upstream_probe_name: Name,
     /// The limit on the queries of each client.

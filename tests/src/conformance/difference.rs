@@ -246,8 +246,9 @@ impl Differences {
         let place = format!("{}: {}", difference.id, answer.place());
         ensure!(
             answer.asks == case.query.in_words(),
-            "{place}: the question is {}",
-            case.query.in_words()
+            "{place}: the question is {}, not {}",
+            case.query.in_words(),
+            answer.asks
         );
         let without = match difference.when {
             When::Always => Mode::Recorded,

@@ -82,7 +82,7 @@ fn flags_are_documented_with_default() {
     }
 }
 
-/// For kubedns and the sidecar, unit tests of their crates compare `--help` with the recording.
+/// For kubedns and the sidecar, unit tests of their crates compare `--help` with that of kube-dns.
 #[test]
 fn nanny_flags_keep_type_and_default() {
     let output = run("nanny", &["--help"]);
