@@ -153,7 +153,7 @@ impl Targets {
         let targets = [self.path.clone(), parent_of(&self.path)];
         for (target, watched) in targets.iter().zip(watched) {
             let identity = file_identity(target);
-            // The kernel watches a file, not a name. So only another file needs a new watch.
+            // The kernel watches a file, not a name. An unchanged file keeps its watch.
             if identity == *watched {
                 continue;
             }

@@ -128,9 +128,8 @@ impl Differences {
         Self::new(all, scenarios)
     }
 
-    /// Checks that each difference refers to existing questions and tests. Checks that each listed
-    /// answer differs from the recorded answers or, under `--strict-dns`, from the answers without
-    /// that flag.
+    /// Checks that each difference refers to existing questions and tests. Checks that no
+    /// listed answer is expected without its difference.
     pub fn new(all: Vec<Difference>, scenarios: &[Scenario]) -> anyhow::Result<Self> {
         let mut answer_places = HashMap::new();
         for (at, difference) in all.iter().enumerate() {
