@@ -158,7 +158,8 @@ pub struct Zone {
     /// The cluster domain, in lower case. Without a cluster, this field holds another domain: see
     /// [`View::cluster_domain_of`].
     pub domain: Name,
-    /// Further domains of the same cluster, in lower case. PTR records have names in `domain`.
+    /// Further domains of the same cluster, in lower case. The PTR records of Services have names
+    /// in `domain`, not in these domains.
     pub other_domains: Arc<[Name]>,
     /// Whether to follow the RFCs where kube-dns does not, see docs/differences.md.
     pub strict: bool,

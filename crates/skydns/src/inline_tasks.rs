@@ -3,8 +3,7 @@
 //! A task of the async runtime costs at least one wake-up of another thread. The wake-up is more
 //! work than the handling of most upstream replies. A task of this module first runs on the thread
 //! that starts the task. If a thread within [`run_woken`] wakes the task, the task continues on
-//! that thread. If any other thread wakes the task, the task continues on the runtime. Timers
-//! always belong to the runtime.
+//! that thread. If any other thread wakes the task, the task continues on the runtime.
 //!
 //! A task must not block, as on any thread of the runtime.
 

@@ -18,8 +18,8 @@ pub fn used(args: &[String]) -> BTreeSet<String> {
     args.iter().map(name).collect()
 }
 
-/// Faults of the probes of the kubelet and of the sidecar. The kubelet must probe a port that a
-/// container opens. If the kubelet probes `/healthcheck/LABEL`, the sidecar must have a `--probe`
+/// Faults of the probes of the kubelet and of the sidecar. A container must listen on each port that
+/// the kubelet probes. If the kubelet probes `/healthcheck/LABEL`, the sidecar must have a `--probe`
 /// with this label.
 pub fn port_faults(pod: &Pod) -> Vec<String> {
     let mut faults = Vec::new();
@@ -79,7 +79,7 @@ fn labels(pod: &Pod) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Faults of a Service: its target ports that no container of the pod has.
+/// Returns a fault for each target port of a Service that no container of the pod has.
 pub fn service_faults(service: &Value, pod: &Pod) -> Vec<String> {
     let ports = service
         .pointer("/spec/ports")

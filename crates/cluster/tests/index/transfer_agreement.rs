@@ -315,8 +315,7 @@ fn holder(view: &Snapshot, owner: &str) -> Option<Name> {
         .then(|| zone.clone())
 }
 
-/// All names that may have records with the objects, edits and labels of this test. Most of them
-/// have no records at the moment.
+/// All names that may have records in this test.
 fn candidates(view: &Snapshot) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = OWN.iter().map(|name| format!("{name}.")).collect();
     for own in OWN {
@@ -592,15 +591,15 @@ impl<'a> CheckedName<'a> {
             copy,
             ..
         } = self;
-        // As in SkyDNS, an alias at a key that has keys below it is only in the answers to CNAME
-        // queries. A CNAME in the transfer would exclude the records that all other queries get.
+        // As in SkyDNS, if there are keys below the key of an alias, only CNAME queries get the
+        // alias. A CNAME in the transfer would exclude the records that all other queries get.
         let stored = stored_aliases(view, owner);
         if is_answered_by_skydns(view, owner) && stored.is_empty() {
             prop_assert_eq!(
                 *copy,
                 others,
                 "{}",
-                self.describe("an alias above further keys must be left out")
+                self.describe("an alias with keys below its key must be left out")
             );
             return Ok(());
         }
@@ -614,7 +613,7 @@ impl<'a> CheckedName<'a> {
                 without_ttl(copy),
                 without_ttl(others),
                 "{}",
-                self.describe("the transfer must have the records beside the alias")
+                self.describe("the transfer must have the other records instead of the alias")
             );
             return Ok(());
         }
@@ -824,9 +823,7 @@ fn edited_record_is_transferred() {
     }
 }
 
-/// An alias also overrides the stored records of its ports. If the target of the alias is outside
-/// our zones, the ports of the alias are never transferred, even if a stored record has the name of
-/// such a port.
+/// An alias also overrides the stored records of its ports.
 #[test]
 fn stored_port_below_alias_is_not_transferred() {
     let port = "_http._tcp.x.a.k8s.example.";
