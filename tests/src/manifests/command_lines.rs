@@ -18,9 +18,9 @@ pub fn used(args: &[String]) -> BTreeSet<String> {
     args.iter().map(name).collect()
 }
 
-/// Faults of the probes of the kubelet and of the sidecar. A container must listen on each port that
-/// the kubelet probes. If the kubelet probes `/healthcheck/LABEL`, the sidecar must have a `--probe`
-/// with this label.
+/// Faults of the probes of the kubelet and of the sidecar. A container must listen on each port
+/// that the kubelet probes. If the kubelet probes `/healthcheck/LABEL`, the sidecar must have a
+/// `--probe` with this label.
 pub fn port_faults(pod: &Pod) -> Vec<String> {
     let mut faults = Vec::new();
     let ports = pod.ports();

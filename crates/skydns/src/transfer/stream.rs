@@ -395,8 +395,8 @@ impl<V: View> SoaParts<'_, '_, V> {
 
 impl<V: View> ZoneTransfers<V> {
     /// The steps from the client's version of a zone to the version `to`; `None` if this process
-    /// did not make the client's version, or no longer has the steps. If the client sends no EXPIRE,
-    /// its version may come from another replica, so the result is `None`.
+    /// did not make the client's version, or no longer has the steps. If the client sends no
+    /// EXPIRE, its version may come from another replica, so the result is `None`.
     fn steps_since(
         &self,
         zone: &Name,
