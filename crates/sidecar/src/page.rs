@@ -187,7 +187,7 @@ fn state_look(state: ProbeState) -> Look {
     let (class, mark, words) = match state {
         ProbeState::Waiting => ("waiting", "\u{2026}", "not probed yet"),
         ProbeState::Ok => ("ok", "\u{2713}", "answers"),
-        ProbeState::SelfOnly => ("itself", "\u{25d0}", "answers, but not for the probed name"),
+        ProbeState::SelfOnly => ("itself", "\u{25d0}", "answers, but the probed name fails"),
         ProbeState::Failed => ("failed", "\u{2717}", "does not answer"),
     };
     Look { class, mark, words }

@@ -243,7 +243,7 @@ async fn connect(options: &Options) -> anyhow::Result<Arc<Connection>> {
     let connection = connection.with_context(|| {
         // The reader of this error may have no Kubernetes at all.
         if super::service_host().is_none() && !options.names_api_server() {
-            "cannot create a kubernetes client (to serve only zones of etcd, which needs no client, set --etcd-zone)"
+            "cannot create a kubernetes client (to serve zones of etcd without Kubernetes, set --etcd-zone)"
         } else {
             "cannot create a kubernetes client"
         }

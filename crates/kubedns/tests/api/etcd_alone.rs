@@ -337,9 +337,8 @@ async fn contradiction_alone_is_one_line() {
         ends_with(&[zone, flag], "", expected).await;
     }
 
-    let zones_need_none =
-        "(to serve only zones of etcd, which needs no client, set --etcd-zone): neither";
-    ends_with(&[], "", zones_need_none).await;
+    let advice = "(to serve zones of etcd without Kubernetes, set --etcd-zone): neither";
+    ends_with(&[], "", advice).await;
     // If the token is missing in a pod, kubedns must not conclude that there is no Kubernetes.
     ends_with(&[zone], "10.96.0.1", "and there is no service account").await;
 }

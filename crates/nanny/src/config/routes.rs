@@ -191,8 +191,8 @@ fn lacks_server(now: &[Nameserver], before: &[Nameserver]) -> bool {
 }
 
 impl ComputedRoutes {
-    /// Computes the routes if dnsmasq forwards all queries to a single server, kubedns: with
-    /// [`ForwardMode::Kubedns`], or with rules for external names.
+    /// Computes the routes that send all queries to kubedns: with [`ForwardMode::Kubedns`], or with
+    /// rules for external names.
     fn through_kubedns(from: &RouteSources<'_>) -> Self {
         let server = if needs_kubedns(from.config) {
             from.kubedns_if_it_follows()

@@ -57,7 +57,7 @@ pub(crate) enum SignalTiming {
 }
 
 impl QuietMoments {
-    /// Searches for quiet moments of the process `pid`, which answers on `port`.
+    /// `pid` is the process ID of dnsmasq, and `port` is the port on which dnsmasq answers.
     pub(crate) fn new(pid: Pid, port: u16) -> Self {
         Self {
             pid,
@@ -208,8 +208,7 @@ const POLLS: [libc::c_long; 2] = [libc::SYS_poll, libc::SYS_ppoll];
 #[cfg(not(target_arch = "x86_64"))]
 const POLLS: [libc::c_long; 1] = [libc::SYS_ppoll];
 
-/// Returns whether packets wait at the port. A line with an invalid number of octets counts as
-/// waiting packets. A table that cannot be read counts as empty.
+/// Returns whether packets wait at the port. A table that cannot be read counts as empty.
 fn has_packets_waiting(pid: Pid, port: u16) -> bool {
     ["udp", "udp6"].iter().any(|table| {
         let table = fs::read_to_string(format!("/proc/{pid}/net/{table}"));
@@ -219,7 +218,8 @@ fn has_packets_waiting(pid: Pid, port: u16) -> bool {
 
 /// Returns whether one line of `/proc/<pid>/net/udp` shows packets that wait at the port. The
 /// second word of the line is the local address. The fifth word is `sent:received`, the numbers of
-/// octets that wait in the two queues of the socket. All numbers are hexadecimal.
+/// octets that wait in the two queues of the socket. All numbers are hexadecimal. An invalid number
+/// of received octets counts as waiting packets.
 fn has_packets_at(line: &str, port: u16) -> bool {
     let mut words = line.split_ascii_whitespace().skip(1);
 

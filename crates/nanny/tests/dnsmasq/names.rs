@@ -66,8 +66,8 @@ async fn cluster_name_resolves_without_leak() {
     rig.end().await;
 }
 
-/// With `-restartDnsmasq=false` the configuration is read only at the start. Once the name of
-/// a stub server resolves, dnsmasq still gets the address of the server.
+/// With `-restartDnsmasq=false`, the configuration is read only at the start. dnsmasq nevertheless
+/// gets the address of a stub server as soon as the name of the server resolves.
 #[tokio::test]
 async fn failing_domain_is_mended_without_restarts() {
     let knows = Arc::new(AtomicBool::new(false));

@@ -144,7 +144,7 @@ fn failing_pod_is_shown_down() {
         &page,
         &[
             "kubedns \u{2717} does not answer \u{26a0} metrics unknown: http://127.0.0.1:10055/metrics: refused",
-            "dnsmasq \u{25d0} answers, but not for the probed name hit ratio unknown",
+            "dnsmasq \u{25d0} answers, but the probed name fails hit ratio unknown",
             "\u{26a0} cannot read the counters: hits.bind.: i/o timeout",
             "no RRs for domain &quot;x.&quot; (REFUSED)",
             "\u{2717} down \u{2717} kubedns does not answer for 55 s, since 20:53:20 UTC. \
