@@ -47,7 +47,7 @@ fn round_trip<T: DeserializeOwned + Serialize>(document: &Value) -> Result<(), S
     let back = serde_json::to_value(typed).map_err(|error| error.to_string())?;
     match lost(document, &back, String::new()) {
         Some(path) => Err(format!(
-            "{path} is not a field of the kind, or has another form"
+            "{path} is not a field of this kind of object, or has an invalid value"
         )),
         None => Ok(()),
     }
@@ -86,7 +86,7 @@ mod tests {
         let error = check(&service(&spec)).unwrap_err();
         assert_eq!(
             error,
-            ".spec.ports[0].protocoll is not a field of the kind, or has another form"
+            ".spec.ports[0].protocoll is not a field of this kind of object, or has an invalid value"
         );
     }
 

@@ -223,7 +223,7 @@ fn text_for_value(name: &str, value: &str) -> Option<String> {
             "key filterTypes: {{\".\": [\"{value}\"]}}, for external names only"
         )),
         "conf-file" | "C" if value == "/dev/null" => {
-            Some("nothing, because it is empty".to_owned())
+            Some("nothing, because the file is empty".to_owned())
         }
         _ => None,
     }
@@ -313,7 +313,7 @@ mod tests {
             ),
             (
                 "-C /dev/null --conf-file=/etc/dnsmasq.conf",
-                "-C /dev/null: replaced by nothing, because it is empty\n\
+                "-C /dev/null: replaced by nothing, because the file is empty\n\
                  --conf-file=/etc/dnsmasq.conf: no replacement: the options in the file need replacements of their own\n",
             ),
             (

@@ -6,10 +6,9 @@
 //! wiped or restored starts a new history. A watch from an old version would then wait forever or
 //! miss changes. The API does not identify a history, but two signs reveal a new history. Either
 //! the current version is lower than the last known version, or the collection's first object has
-//! another UID. Watch events keep this UID up to date, because an object that is deleted and
-//! created again while it is watched proves nothing. A new history may go undetected if the feed
-//! stays disconnected until the new history has passed the last known version. The feed then misses
-//! changes.
+//! another UID than before. Watch events update the known UID, because an object that is recreated
+//! during a watch proves nothing. A new history may go undetected if the feed stays disconnected
+//! until the new history has passed the last known version. The feed then misses changes.
 
 use std::time::Duration;
 

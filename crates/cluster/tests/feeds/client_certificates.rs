@@ -106,7 +106,7 @@ async fn expired_certificate_rereads_kubeconfig() {
     feed.until(|mirror| mirror.lists == 1).await;
     assert!(
         feed.restarts("unreachable") > 0,
-        "no connection with the expired certificate failed"
+        "the expired certificate must make a connection fail"
     );
 }
 

@@ -110,10 +110,10 @@ pub(crate) struct LaunchPlan {
 
 const SERVERS_FILE: &str = "--servers-file=";
 const LOOP_DETECTION: &str = "dns-loop-detect";
-/// Maximum number of queries that wait for kubedns at the same time (`--dns-forward-max`). The
-/// limit is above kubedns' own limit of 512, so that kubedns rejects the excess. A higher limit
-/// costs time, because dnsmasq searches the sockets of all waiting queries before each answer: with
-/// 4096, a cached answer takes twice the time.
+/// Maximum number of queries that wait for kubedns at the same time (`--dns-forward-max`). kubedns
+/// forwards at most 512 queries of one client at a time. The limit here is higher, so that kubedns
+/// rejects the excess. A much higher limit costs time, because dnsmasq searches the sockets of all
+/// waiting queries before each answer.
 const MAX_FORWARDED: usize = 600;
 /// Milliseconds until the first and the last retry to kubedns (`--fast-dns-retry`). So if kubedns
 /// restarts, dnsmasq repeats a query before the client does so after five seconds. kubedns forwards
@@ -190,8 +190,8 @@ impl LaunchPlan {
     }
 
     fn note_conflicts(&mut self, arguments: &DnsmasqArguments) {
-        // In this mode dnsmasq itself reads resolv.conf and the user's servers file, as with
-        // kube-dns.
+        // Without the nanny's servers file, dnsmasq itself reads resolv.conf and the user's servers
+        // file, as with kube-dns.
         if self.mode == EditMode::Restart {
             return;
         }
