@@ -298,7 +298,7 @@ impl KubednsReport {
             }
             "kubedns_forward_upstream_up" => self.routes.extend(RouteServer::of_sample(sample)),
 
-            // This name starts with a namespace and a subsystem, which are options of kubedns.
+            // Environment variables of kubedns set the beginning of this name.
             name if name.ends_with("_dns_request_count_total") => {
                 add(&mut self.requests, sample.value);
                 let of_kind = if is_of_external_names(sample) {

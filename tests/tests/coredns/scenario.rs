@@ -110,8 +110,8 @@ impl Case {
 }
 
 impl Case {
-    /// The answer of CoreDNS with the differences that kubedns always has, whatever its flags;
-    /// `None` if kubedns forwards the query. The README has the reasons.
+    /// The answer of CoreDNS, adapted to the differences that all scenarios have; `None` if kubedns
+    /// forwards the query. The README lists these differences.
     fn theirs(&self) -> Option<Response> {
         let is_reverse = self.asks.ends_with(".arpa. PTR");
         let records = |records: &[String]| {

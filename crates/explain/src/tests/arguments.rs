@@ -71,16 +71,16 @@ fn arguments_apply_to_stub_domain() {
     let of_stub = with("--cache-size=1000");
     let servers = of_stub.strip_suffix(" of the stub domain acme.test; kubedns is not asked");
     let servers = servers.unwrap_or_else(|| panic!("{of_stub}"));
-    let counting = |option| format!("these arguments of dnsmasq matter: {option}");
+    let note = |option| format!("these arguments of dnsmasq matter: {option}");
 
     let added = "--server=/acme.test/10.0.0.9";
     let expected = format!(
         "{servers}, 10.0.0.9 of the stub domain acme.test; kubedns is not asked; {}",
-        counting(added)
+        note(added)
     );
     assert_eq!(with(added), expected);
     let answered = "--address=/acme.test/";
-    let expected = format!("dnsmasq asks no server; {}", counting(answered));
+    let expected = format!("dnsmasq asks no server; {}", note(answered));
     assert_eq!(with(answered), expected);
     assert_eq!(with("--server=/test/10.0.0.9"), of_stub);
 }
@@ -118,8 +118,8 @@ fn filters_apply_to_every_server() {
     let options = ["--no-resolv", "--filter-AAAA", "--server=10.0.0.2"];
     for name in ["web.apps.svc.cluster.local.", "www.acme.test."] {
         let path = path(&options, name);
-        let counting = "; these arguments of dnsmasq matter: --filter-AAAA";
-        assert!(path.ends_with(counting), "{name}: {path}");
+        let note = "; these arguments of dnsmasq matter: --filter-AAAA";
+        assert!(path.ends_with(note), "{name}: {path}");
     }
 }
 

@@ -91,7 +91,7 @@ fn refused_probes() -> Vec<ProbeStatus> {
 fn failing_probe_names_silent_part() {
     let timeout = |part, state| probe(part, state, "i/o timeout");
     let kubedns_fails = timeout(PodPart::Kubedns, ProbeState::Failed);
-    // The status was taken at 1,795,208,055,000 (in milliseconds since 1970).
+    // The time of the status `good` is 1,795,208,055,000, in milliseconds since 1970.
     let failed_twice_after = |answer| ProbeStatus {
         failures: 2,
         history: vec![ProbeResult {

@@ -103,8 +103,7 @@ impl<T: Hash + Eq, const N: usize> RandomSample<T, N> {
     }
 }
 
-/// Drops repeated items. If the order is random, it stays random: few items are compared with each
-/// other, and many items are sorted by a random hash.
+/// Drops repeated items. A short list keeps its order. A long list gets a random order.
 fn drop_repeated<T: Eq + Hash, const N: usize>(items: &mut SmallVec<[T; N]>) {
     const FEW: usize = 16;
     if items.len() <= FEW {

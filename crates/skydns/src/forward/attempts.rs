@@ -221,7 +221,7 @@ impl UpstreamAttempts {
         self.pending
             .retain(|pending| pending.index != attempt.index);
 
-        // After `silent_from`, the next upstream has been tried already.
+        // After `silent_from`, the next attempt no longer waits for this upstream.
         if attempt.silent_from > now {
             self.next_attempt = now;
         }

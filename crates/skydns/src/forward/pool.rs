@@ -1,8 +1,9 @@
 //! Pool of persistent connections to upstreams over TCP and TLS.
 //!
 //! A query uses a connection with few queries in flight. If no such connection exists, a new
-//! connection is opened; at the limit of connections, the least busy connection is used. If an
-//! upstream closes its connections after one reply, each query gets a connection of its own.
+//! connection is opened. If the upstream already has the maximum number of connections, the least
+//! busy connection is used. If an upstream closes its connections after one reply, each query gets
+//! a connection of its own.
 //!
 //! A separate task opens each connection. Several queries may wait until the connection is open. If
 //! one of them stops waiting, the task still opens the connection.
