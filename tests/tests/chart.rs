@@ -75,7 +75,8 @@ fn installed(values: &[&str]) -> Vec<Value> {
 }
 
 /// Each file in the chart's `shapes/` is the output of `kubectl kustomize` for the directory of the
-/// same name in `manifests/`. To regenerate the files, run `UPDATE_CHART=1 cargo test -p tests
+/// same name in `manifests/`. The exception is `rbac-pods.yaml`, which is a copy of
+/// `components/pods/rbac.yaml`. To regenerate the files, run `UPDATE_CHART=1 cargo test -p tests
 /// --test chart`.
 #[test]
 fn chart_shapes_match_kustomize() {

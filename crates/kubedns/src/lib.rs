@@ -1,5 +1,5 @@
 //! kubedns: makes records from Kubernetes objects, publishes the records as snapshots, and serves
-//! them over DNS. Without Kubernetes, kubedns takes the records from etcd.
+//! them over DNS. kubedns can also serve zones from etcd, with or without Kubernetes.
 
 pub mod config;
 mod descriptors;

@@ -31,9 +31,9 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// The objects of a directory of `manifests/`. The chart contains most directories in rendered
-/// form, and reading these files saves runs of kubectl. A test of the chart compares the files with
-/// the directories.
+/// The objects of a directory of `manifests/`. For most directories, the chart has a file with the
+/// rendered objects. Reading this file saves a run of kubectl. A test of the chart compares the
+/// files with the directories.
 pub fn rendered(name: &str) -> Result<Vec<Value>, String> {
     let shape = format!("charts/kube-dns-rs/shapes/{name}.yaml");
     match fs::read_to_string(crate::repository().join(shape)) {

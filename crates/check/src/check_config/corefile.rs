@@ -248,7 +248,8 @@ fn fallthrough_line(flags: &KubednsFlags) -> String {
 }
 
 /// Adds zone transfers. `--transfer-to` may contain networks, but the plugin `transfer` accepts
-/// only addresses. So the plugin `acl` limits transfers to the addresses and networks of the flag.
+/// only addresses. If there are networks, the plugin `acl` limits transfers to the addresses and
+/// networks of the flag.
 fn add_transfer(block: &mut Block, flags: &KubednsFlags, domains: &[&str]) {
     let peers = flags.list("transfer-to");
     if peers.is_empty() {

@@ -197,8 +197,8 @@ impl DnsFront {
         kubedns_domain: Option<&Name>,
     ) -> Option<DnsmasqPath> {
         let labels = options.domain.label_count();
-        // If `kubedns_domain` is the domain of the options, the options are those of the stock
-        // manifest, and their server is kubedns.
+        // dnsmasq's options for `kubedns_domain` itself are assumed to name kubedns as the server,
+        // as in the stock manifest.
         if kubedns_domain.is_some_and(|domain| domain.label_count() >= labels) {
             return None;
         }

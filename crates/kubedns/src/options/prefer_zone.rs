@@ -88,8 +88,8 @@ impl Options {
     }
 
     /// Whether this process is the DNS server of its node, and reads the hints in EndpointSlices.
-    /// The hints decide which DNS pods answer the clients of the node. Hints are read together with
-    /// zones.
+    /// The hints of the DNS Service decide which DNS pods answer the clients of the node. Hints are
+    /// read together with zones.
     pub fn serves_own_node(&self) -> bool {
         self.pods == PodMode::Node && self.reads_zones()
     }

@@ -1,5 +1,5 @@
-//! The pages `/readiness` and `/cache`. They are the same for records from the API server and for
-//! records from etcd alone.
+//! The pages `/readiness` and `/cache`. A kubedns that serves zones of etcd without Kubernetes also
+//! uses this code.
 
 use std::io::{self, Write};
 use std::sync::Arc;
