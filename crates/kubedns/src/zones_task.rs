@@ -1,5 +1,5 @@
-//! The zones task. If kubedns runs without Kubernetes, only this task changes what is served. It
-//! receives the content of the zones of etcd, and the settings in force, and publishes both.
+//! The zones task. It runs if kubedns serves zones of etcd without Kubernetes. It publishes new
+//! content of the zones, and new settings.
 
 use std::sync::Arc;
 

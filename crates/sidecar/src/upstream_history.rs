@@ -39,8 +39,8 @@ struct UpstreamHistory {
 }
 
 impl UpstreamHistories {
-    /// Reads the counters in the report, if the last reading is old enough. Then copies the
-    /// histories into the report.
+    /// Copies the histories into the report. If the last reading is old enough, first reads the
+    /// counters in the report.
     pub(crate) fn update(&self, kubedns: &mut KubednsReport, now: Now) {
         let mut known = self.known.lock();
         let is_due = known

@@ -8,8 +8,8 @@
 //!
 //! As in kube-dns:
 //! * Upstreams are queried in the configured order.
-//! * A reply of a reachable upstream is the answer. After NXDOMAIN, FORMERR or NOTIMP no other
-//!   upstream is tried. After SERVFAIL the same upstream is queried once more.
+//! * After NXDOMAIN, FORMERR or NOTIMP no other upstream is tried. After SERVFAIL the same upstream
+//!   is queried once more.
 //! * The next upstream is tried when the current one is unreachable, is silent, or sends data that
 //!   is not a DNS message.
 //! * The client's flags RD, AD, CD and DO and its end-to-end EDNS options are forwarded.
@@ -427,8 +427,8 @@ impl Forwarder {
 
     /// Probes the upstreams that have given no usable answer (NOERROR, NXDOMAIN) for `idle`. Every
     /// upstream is probed in a separate task, and has at most one probe at a time. A probe without
-    /// a reply is repeated once. Each probe is one query. Successive probes take turns between a
-    /// query that the upstream has answered before, and the queries given with the upstream.
+    /// a reply is repeated once. Successive probes take turns between a query that the upstream has
+    /// answered before, and the queries given with the upstream.
     pub fn probe_idle(&self, upstreams: &[(Upstream, Vec<UpstreamQuery>)], idle: Duration) {
         let now = Instant::now();
         for (upstream, queries) in upstreams {

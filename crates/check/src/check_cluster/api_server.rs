@@ -250,9 +250,8 @@ fn check_permission(
         return CheckLine::skipped(GROUP, text).with_detail(error.to_string());
     }
 
-    // If this command has other credentials than kubedns, kubedns may have permissions that the
-    // caller lacks. If kubedns itself lacks the permission, an open watch continues until its end,
-    // but cannot be opened again.
+    // If this command has other credentials than kubedns, kubedns may have permissions that this
+    // command lacks.
     if is_watched && caller == Caller::Other {
         let text = format!(
             "{kind} cannot be listed with the credentials of this command; kubedns has an open watch of them"

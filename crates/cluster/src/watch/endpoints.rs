@@ -414,7 +414,6 @@ impl SourceSelection {
             // In the phase `Away`, the API server is unreachable or overloaded. If Endpoints were
             // listed then, the API server would have twice as many lists to send.
             None if slices.phase != FeedPhase::Failing => None,
-            // After an outage, Endpoints may happen to be listed before slices.
             None => Some(self.endpoints_listed.unwrap_or(self.begun) + HEAD_START),
         }
     }

@@ -17,7 +17,7 @@ use crate::document::{
 pub(crate) struct NameCandidate {
     pub(crate) name: Name,
     /// The labels below the cluster domain, from right to left; `None` outside of the cluster
-    /// domain and in a further zone.
+    /// domain and in a further zone (etcd, external, cluster set).
     pub(crate) path: Option<Vec<String>>,
     pub(crate) kind: NameKind,
     pub(crate) route: NameRoute,
@@ -149,7 +149,7 @@ impl NameCandidate {
 }
 
 /// The answers for each type. If the hosts file of dnsmasq has answers, the result has only the
-/// answers from that file. `domain` is a domain whose names kubedns answers.
+/// answers from that file.
 fn ask_types(
     snapshot: &Snapshot,
     front: &DnsFront,

@@ -19,10 +19,10 @@ struct KeptRecords {
     truncated: bool,
 }
 
-/// Appends the answer to a client's query to `out`. `message` is the reply to the same question
-/// without its OPT record. `opt` is the OPT record of the reply, or an OPT record that marks a
-/// stale answer. The answer has the client's ID and question. It has an OPT record if the query has
-/// one (RFC 6891, section 6.1.1).
+/// Appends the answer to a client's query to `out`. `message` is the reply without its OPT record.
+/// `opt` is the OPT record of the reply, or an OPT record that marks a stale answer. The answer has
+/// the client's ID and question. It has an OPT record if the query has one (RFC 6891, section
+/// 6.1.1).
 pub(super) fn append_answer(
     message: &[u8],
     opt: Option<Edns<&[u8]>>,
