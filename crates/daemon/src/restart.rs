@@ -9,8 +9,9 @@
 //! as crashed.
 //!
 //! A child that ends soon after its start is not started again. The parent then ends with the
-//! child's exit status, so that Kubernetes shows the crashes and delays the restarts. Kubernetes
-//! does the same if the kernel kills the whole container, for example at its memory limit.
+//! child's exit status, so that Kubernetes shows the crashes and delays the restarts. If the
+//! kernel kills the whole container, for example at its memory limit, Kubernetes restarts the
+//! container.
 
 mod heartbeat;
 
@@ -51,7 +52,7 @@ pub(crate) fn block_signals() -> anyhow::Result<SigSet> {
         Signal::SIGCHLD,
         Signal::SIGTERM,
         Signal::SIGINT,
-        // Programs ignore these two signals (see `shutdown`), so they must not end the parent.
+        // The parent discards these two signals, as the child does (see `shutdown`).
         Signal::SIGUSR1,
         Signal::SIGUSR2,
     ]

@@ -15,8 +15,8 @@ pub(crate) const MAX_SHOWN_CHARS: usize = 200;
 
 /// An invalid value, which causes the rejection of the whole configuration.
 ///
-/// The error text is one line: the reason, the key, the value, and the accepted values. If kube-dns
-/// has an error for the same reason, the reason has the words of kube-dns.
+/// The error text is one line: the reason, the key, the value, and the accepted values. A reason
+/// that kube-dns also reports is worded as in kube-dns.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} (key {key}, value {value:?}; accepted: {accepted})")]
 pub struct ConfigError {

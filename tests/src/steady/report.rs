@@ -62,7 +62,7 @@ impl Report {
             let accounted = line.answered + line.excused_lost + line.excused_failed + line.lost;
             if line.answered == 0 || line.sent != accounted {
                 faults.push(format!(
-                    "{path}: answers are wrong or failed, or none is right: {line} {:?}",
+                    "{path}: wrong or failed answers, or no right answer: {line} {:?}",
                     line.odd
                 ));
             }

@@ -50,9 +50,7 @@ impl DnsmasqInstance {
     /// Sends a signal at a moment without queries in flight. After [`QUIET_TIMEOUT`] without such
     /// a moment, the signal is sent anyway. `None` on failure.
     pub(super) async fn signal_quietly(&mut self, signal: Signal) -> Option<SignalTiming> {
-        // The search for such a moment blocks its thread. A blocking task therefore does the
-        // search, with a copy of `self.quiet`. The search updates the copy. Afterwards the copy
-        // replaces `self.quiet`.
+        // The search for such a moment blocks its thread, so the search runs in a blocking task.
         let mut quiet = self.quiet.clone();
         let search = tokio::task::spawn_blocking(move || {
             let sent = quiet.send_signal(signal, QUIET_TIMEOUT);

@@ -3,7 +3,7 @@
 //!
 //! A chain of CNAMEs is written as a whole, together with the addresses at its end. A client that
 //! follows a CNAME ignores the other addresses of the queried name. A chain without addresses would
-//! hide these addresses, so it is written only if the queried name has nothing else.
+//! hide these addresses, so it is written only if the queried name has no other addresses.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
