@@ -30,7 +30,7 @@ pub struct Options {
 /// Settings of the measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Measuring {
-    /// The kubedns binary; by default the file beside this binary
+    /// The kubedns binary; by default the file kubedns beside this binary
     #[arg(long, value_name = "FILE")]
     pub kubedns: Option<PathBuf>,
     /// Number of Services of the cluster; each has three endpoints, and every tenth is headless
@@ -58,7 +58,7 @@ pub struct Measuring {
     /// Further arguments for kubedns
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
     pub kubedns_arg: Vec<String>,
-    /// Directory of the files performance.md and performance.json, which get the results
+    /// Writes the results to performance.json and performance.md in this directory
     #[arg(long, value_name = "DIR")]
     pub write: Option<PathBuf>,
 }

@@ -83,11 +83,9 @@ impl Health {
         if has_changed {
             self.since = now.clock;
         }
-        // The time is stored for every result, because the checks of exechealthz fail when the last
-        // result is too old, even if that result was good.
+        // The time is stored for every result, because `crate::exechealthz` reports a failure when
+        // the last result is too old.
         self.last_at = now.clock;
-        // If the server is healthy but has not answered the probed name, the probe also counts as a
-        // failure.
         self.failures = if outcome.state == ProbeState::Ok {
             0
         } else {

@@ -17,11 +17,11 @@ use crate::request::DEFAULT_TYPES;
 const MAX_SUGGESTED: usize = 8;
 /// Maximum number of similar Services whose names are queried before they are suggested.
 const MAX_CHECKED: usize = 64;
-/// Maximum number of comparisons between Services and readings.
+/// Maximum number of comparisons of a Service with a [`NameReading`].
 const MAX_COMPARED: usize = 50_000;
 /// Maximum number of names in the remark on similar names without records.
 const MAX_REMARKED: usize = 3;
-/// Maximum number of readings.
+/// Maximum number of [`NameReading`]s.
 const MAX_READINGS: usize = 4;
 
 /// An interpretation of a missing name as the name of a Service, with further labels before it, if
@@ -193,7 +193,6 @@ pub(crate) fn suggest_names(
     explained: &NameCandidate,
     types: &[u16],
 ) -> SimilarNames {
-    // If the Service of the name exists, the name of that Service is not misspelled.
     let existing = match evidence.existing_service(explained) {
         Some(_) if !evidence.lacks_member(explained) => return SimilarNames::default(),
         Some(_) => explained.kind.service(),
@@ -324,8 +323,9 @@ fn shorter_first<'n>(a: &'n str, b: &'n str) -> (&'n str, &'n str) {
 }
 
 impl SimilarNames {
-    /// Adds the name of the Service, or the name with the reading's prefix if that name has an
-    /// answer. A name that exists but fails, such as an alias in a loop, is left out.
+    /// Suggests the Service's name with the reading's prefix. If this name has no answer, the
+    /// Service's name without the prefix is tried. A name that exists but fails, such as an alias
+    /// in a loop, is left out.
     fn add(&mut self, evidence: Evidence<'_>, similar: SimilarService<'_>, types: &[u16]) {
         let ObjectKey { namespace, name } = similar.service;
         let plain = format!("{name}.{namespace}.svc.{}", evidence.snapshot.zone.domain);

@@ -44,7 +44,7 @@ pub(super) const RCODES: [u16; 8] = [
 /// The protocols, in the order of [`protocol_row`].
 const PROTOCOLS: [Transport; 2] = [Transport::Udp, Transport::Tcp];
 
-/// Label of the last row of each table. The number in that row has no mnemonic.
+/// Label of types, RCODEs and zones that have no label of their own.
 pub(super) const OTHER: &str = "other";
 
 type Counts<T> = [[[T; RCODES.len()]; TYPES.len()]; PROTOCOLS.len()];

@@ -239,7 +239,6 @@ impl UdpSocket {
             sendmsg(socket, &slices, control, flags, Some(&peer.remote))
         });
 
-        // The client does not get this datagram, and retries.
         if sent.is_err() {
             self.unsent.fetch_add(1, Relaxed);
         }
