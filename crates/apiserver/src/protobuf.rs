@@ -66,7 +66,7 @@ fn add(map: &mut Map<String, Value>, field: &Field, wire: &Wire<'_>) -> Option<(
             }
         }
         Type::List(element) => {
-            // An empty element stays in the list, because the list would be shorter without it.
+            // Unlike an empty field, an empty element is kept.
             let value = match (value(element, wire)?, element) {
                 (Value::Null, Type::Text) => json!(""),
                 (Value::Null, Type::Message(_)) => json!({}),

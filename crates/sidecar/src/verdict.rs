@@ -284,8 +284,7 @@ impl Verdicts {
         Ok(verdicts)
     }
 
-    /// The verdict on these faults. The number of faults is limited by the numbers of probes and
-    /// upstreams.
+    /// The verdict on these faults.
     pub(crate) fn judge(&self, faults: Vec<PodFault>, now: Now) -> PodVerdict {
         // The lock is held until the metrics are set, so that they show the newest verdict.
         let mut known = self.since.lock();
@@ -316,7 +315,7 @@ impl Verdicts {
         verdict
     }
 
-    /// Exports the states of the upstreams. The verdict is based on these states.
+    /// Exports the states of the upstreams.
     pub(crate) fn export_upstreams(&self, status: &SidecarStatus) {
         self.upstreams.export(&routes::route_servers(status));
     }

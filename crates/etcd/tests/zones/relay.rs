@@ -1,6 +1,5 @@
-//! A TCP relay in front of etcd. Closing the relay closes all its connections. The connection of a
-//! muted watch stays open. Once etcd has confirmed the watch, the relay drops everything that etcd
-//! sends on the connection.
+//! A TCP relay in front of etcd. Closing the relay closes all its connections. Muting a watch keeps
+//! its connection open. The relay then drops everything that etcd sends after confirming the watch.
 
 use std::io;
 use std::net::SocketAddr;

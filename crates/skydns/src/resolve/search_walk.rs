@@ -2,8 +2,8 @@
 //! responses.
 //!
 //! Only answers to A, AAAA and CNAME queries begin with a CNAME to the name at which the walk
-//! ended. A walk for TXT, for example, may end at a different name than the walk for addresses, and
-//! caches would use a CNAME from its answer for addresses, too.
+//! ended. A walk for TXT, for example, may end at a different name than the walk for addresses.
+//! Caches would use a CNAME from the TXT answer for addresses, too.
 //!
 //! A walk for A, AAAA or CNAME ends at the first name with A or AAAA records, as in glibc's
 //! resolver. The A and AAAA queries of a client then end at the same name. A walk for another type
@@ -351,9 +351,8 @@ impl CandidateResponse {
     }
 
     /// Writes the records of the response for `name`. The TTL of records that the walk adds is at
-    /// most `ttl`. `soa` is for a negative answer if the response has no SOA record: the walk for a
-    /// CNAME query looks up addresses, and a response with addresses has none. Returns whether the
-    /// answer is truncated.
+    /// most `ttl`. If the answer is negative and the response has no SOA record, `soa` is added.
+    /// Returns whether the answer is truncated.
     fn copy_records(
         &self,
         query: &Query<'_>,

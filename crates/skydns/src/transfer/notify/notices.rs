@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(
             errors,
             [true, false, false, true],
-            "an error is reported once until a message is acknowledged"
+            "an error is reported unless the previous response was an error"
         );
     }
 
