@@ -243,8 +243,7 @@ fn exit_with_version(program: &str, version: Option<VersionFormat>) -> Result<()
 }
 
 /// Parses the words of the subcommand `name` as [`parse`] does, in pflag's style. The help begins
-/// with `about`. It is printed on standard output, unlike the help of a program, which is on
-/// standard error as in Go.
+/// with `about`, and is printed on standard output.
 pub fn parse_subcommand<P: Parser>(
     name: &str,
     about: &str,

@@ -151,7 +151,8 @@ impl HealthProbe {
     }
 }
 
-/// Missed probes in a row. For each probe, at most [`PROBE_TIMEOUT`] is added to the times.
+/// Missed probes in a row. Each probe adds at most [`PROBE_TIMEOUT`] to `lasts`, `idle` and
+/// `stopped`.
 #[derive(Debug)]
 struct ProbeSilence {
     /// The time at which the last probe timed out.

@@ -264,8 +264,7 @@ fn handshake_error(error: &std::io::Error) -> OpenError {
     let tls = error
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    // An untrusted certificate and any other TLS error are reported as such. Errors that are not
-    // from rustls are those of the socket.
+    // Errors that are not from rustls come from the socket.
     let failure = match tls {
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
             UpstreamFailure::Certificate
