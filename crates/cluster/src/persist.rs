@@ -267,8 +267,7 @@ pub fn encode(content: &IndexContent, source: EndpointsSource, domain: &str) -> 
     Some(file)
 }
 
-/// The objects that are written to a file. The endpoints from the other source are left out,
-/// because they are not in use.
+/// The objects that are written to a file. `source` decides between Endpoints and slices.
 fn saved_objects(
     content: &IndexContent,
     source: EndpointsSource,

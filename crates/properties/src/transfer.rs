@@ -17,8 +17,8 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const TIME: u64 = 3_000_000_000;
 /// Maximum number of messages in one response. The zone of the example needs far fewer.
 const MESSAGES: usize = 16;
-/// The TSIG key of the signed requests in the corpus. The time in their signatures is 1000 seconds
-/// after 1970, so the server rejects the signed requests as well as the unsigned ones.
+/// The TSIG key of the signed requests in the corpus. The signatures date from 1970, so the server
+/// with this key rejects these requests.
 const KEY: &str =
     r#"key "xfer" { algorithm hmac-sha256; secret "c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM="; };"#;
 

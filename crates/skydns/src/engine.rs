@@ -46,9 +46,6 @@ pub enum EngineOutcome {
 
 /// Outcome of answering one name of a query. The decisions about search lists and transfers were
 /// made before.
-///
-/// A query that waits can have only these two outcomes, so it cannot be ignored, and cannot become
-/// a zone transfer or another search.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NameProgress {
     /// The answer was appended to the buffer.
@@ -106,8 +103,7 @@ pub const MAX_STEPS: usize = 10_000_000;
 /// Answers `message` from `view` and appends the answer to `out`. `external` holds the answers to
 /// the external queries that an earlier call returned.
 ///
-/// An answer takes at most [`MAX_STEPS`]. An answer that needs more is
-/// [`PendingAnswer::Expensive`].
+/// If the answer needs more than [`MAX_STEPS`], the outcome is [`PendingAnswer::Expensive`].
 pub fn answer_message<V: View>(
     view: &V,
     identity: &Identity,

@@ -153,7 +153,7 @@ async fn query_families(server: Nameserver, name: &Name) -> Result<LookupOutcome
     }
 }
 
-/// A resolver that queries one server, without a cache and without a second attempt.
+/// A resolver that queries one server, without a cache.
 fn resolver_of(server: Nameserver) -> Result<HickoryResolver, NetError> {
     let address = server.socket_addr();
     let mut connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()];

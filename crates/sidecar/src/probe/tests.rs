@@ -118,8 +118,7 @@ async fn silent_server_fails_every_part() {
     }
 }
 
-/// After a first failure, the probe is repeated until it has failed three times. With an interval
-/// of one second, the pause between these probes is one second.
+/// After a first failure, the probe is repeated until it has failed three times.
 #[tokio::test]
 async fn failed_probe_is_soon_repeated() {
     for (server, failures, queries) in [(fine as ServerBehaviour, 0, 1), (refused, 3, 3)] {

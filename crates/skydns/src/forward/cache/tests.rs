@@ -124,7 +124,7 @@ fn cached_reply_answers_equal_queries() {
     for (what, ask, upstreams, known) in &cases {
         assert_eq!(subject.knows(ask, upstreams), *known, "{what}");
     }
-    // A reply to one of the other queries gets an entry of its own.
+    // A reply to a query that is not `known` gets an entry of its own.
     for (_, ask, upstreams, _) in cases
         .iter()
         .filter(|case| !case.3 && case.0 != "another name")
