@@ -1,5 +1,5 @@
 //! Queries of class CHAOS, which ask a server for facts about itself. For example, `cachesize.bind`
-//! asks for the size of its cache.
+//! asks for the size of the cache.
 
 use hickory_proto::op::Query;
 use hickory_proto::rr::{DNSClass, Name, RData, RecordType};

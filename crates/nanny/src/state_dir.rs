@@ -47,7 +47,7 @@ pub(crate) enum StateDirError {
 
 impl StateDir {
     /// Opens `given`. Without `given`, removes the directories of killed nannies from [`PLACES`],
-    /// and creates a directory in the first of them that is writable and has space.
+    /// and creates a directory in the first writable place with enough space.
     ///
     /// If the file system of `given` is full, a directory in [`PLACES`] is used instead. Other
     /// faults of `given` are errors.

@@ -24,8 +24,7 @@ use tower::service_fn;
 
 use crate::{example, memory, watch};
 
-/// Pause of the API server before it sends a piece of a body, if the piece ends with an octet 2 in
-/// the input (see [`feed`]).
+/// Pause of the API server before a piece that ends with an octet 2 (see [`feed`]).
 const PAUSE: Duration = Duration::from_secs(20);
 /// Maximum duration of one attempt without these pauses. The longest attempt is a watch that stays
 /// silent until its timeout, with the longest backoff before the next attempt.
@@ -121,7 +120,7 @@ fn apply<T: FromApi>(index: &mut Index, wrap: fn(Change<T>) -> Event, objects: [
 }
 
 /// An index without objects of `kind`, but with objects of another kind: Endpoints if `kind` is
-/// Service, otherwise Services. A headless Service has records only together with its endpoints.
+/// Service, otherwise Services.
 fn others(kind: Kind) -> (Index, Arc<Published>) {
     let (mut index, published) = example::index(example::zone(false));
     let source = match kind {

@@ -80,7 +80,7 @@ impl RouteUpstream {
         };
         let Ok(upstream) = self.address.parse::<Upstream>() else {
             let text = format!(
-                "{subject} is not an address that this command can query; it serves {names}"
+                "{subject} serves {names}, but is not an address that this command can query"
             );
             return CheckLine::skipped(GROUP, text);
         };

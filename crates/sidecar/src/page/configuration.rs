@@ -102,8 +102,8 @@ fn stub_servers(routes: &RoutesStatus, domain: &str) -> String {
     }
 }
 
-/// The servers, but no address inside the pod, because such an address would puzzle the reader of
-/// the page. kubedns is shown by its name, and the SERVFAIL server of the nanny is left out.
+/// The servers as text, without addresses inside the pod. kubedns is shown by its name, and the
+/// nanny's server that answers SERVFAIL is left out.
 fn shown_servers(routes: &RoutesStatus, servers: &[String]) -> String {
     if routes.forwards_to_kubedns() && servers == routes.upstreams {
         return "kubedns".to_owned();

@@ -268,8 +268,8 @@ impl UpstreamHealth {
         }
     }
 
-    /// Whether the upstream is dead, refusing, or has failed several times in a row, and its last
-    /// failure was within the last minute.
+    /// Whether the upstream has failed within the last minute, and is dead, is refusing, or has
+    /// failed [`IN_A_ROW`] times.
     pub(super) fn is_down(&self, upstream: &Upstream, now: Instant) -> bool {
         let states = self.0.lock();
         states.get(upstream).is_some_and(|state| {

@@ -276,12 +276,16 @@ async fn server_without_padding_is_queried_plain() {
     let subject = Subject::trusting(short_limits(), trust(&[]));
     let way = [gate.upstream(None)];
     assert_eq!(subject.ask_a("x.test.", &way).await, GOOD);
-    // Further queries are sent without EDNS at the first attempt.
+    // The first attempt of the next query has no OPT record.
     let dnssec_ok = opt(1232, true, &[]);
     let question = a("y.test.").edns(dnssec_ok.clone());
     let reply = subject.ask(question.clone(), &way).await;
     assert_eq!(outcome_text(&reply), GOOD);
     let edns = question.answer(&reply.unwrap()).edns;
-    assert_eq!(edns, Some(dnssec_ok), "the OPT record is our own");
+    assert_eq!(
+        edns,
+        Some(dnssec_ok),
+        "the forwarder itself adds the OPT record"
+    );
     assert_eq!(upstream.count(), 3);
 }
