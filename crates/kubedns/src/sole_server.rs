@@ -3,8 +3,8 @@
 //! A server that serves a snapshot file is not ready until its first lists are complete or overdue
 //! (`--initial-sync-timeout`), because other servers have newer records. But if no other server is
 //! ready, clients get no answers. So a server that waits for its first lists sends queries to the
-//! address of the DNS Service, where only ready servers answer. It does not receive these queries
-//! itself. If no server answers them, it becomes ready.
+//! address of the DNS Service, where only ready servers answer. The waiting server does not receive
+//! these queries itself. If they are not answered, the waiting server becomes ready.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

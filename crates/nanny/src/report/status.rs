@@ -21,8 +21,8 @@ pub(crate) struct StatusRecord {
 /// The servers that lead back to dnsmasq, grouped by how they were found.
 #[derive(Debug, Clone, Default)]
 struct LoopSources {
-    /// The servers that the routes leave out because they are dnsmasq itself, or because they
-    /// forward the names of their stub domain to dnsmasq.
+    /// The servers that are dnsmasq itself, or that forward the names of their stub domain to
+    /// dnsmasq. The routes leave out these servers.
     omitted: BTreeSet<String>,
     /// The servers through which a probe of the nanny came back to dnsmasq.
     probed: BTreeSet<String>,

@@ -47,8 +47,8 @@ pub(super) fn route_servers(status: &SidecarStatus) -> RouteServers {
         add_dnsmasq_routes(dnsmasq, loops.unwrap_or(&BTreeSet::new()), &mut routes);
     }
 
-    // If dnsmasq forwards to the upstreams itself, the upstreams of kubedns are left out: they are
-    // the same servers, or kubedns forwards to dnsmasq, which has a probe of its own.
+    // If dnsmasq forwards to the upstreams itself, the upstreams of kubedns are left out. They are
+    // either the same servers, or dnsmasq, which has a probe of its own.
     if let Some(kubedns) = &status.kubedns.known
         && status.forwards_by_kubedns()
     {

@@ -65,7 +65,7 @@ fn answer(reply: &UpstreamReply, query: &[u8]) -> (usize, u16, usize, bool, bool
 fn large_options_are_dropped_to_fit() {
     for (what, option, expected) in [
         ("all of it fits", 400, (455, 1, 415, false, false)),
-        ("fits to the octet", 457, (512, 1, 472, false, false)),
+        ("fits exactly", 457, (512, 1, 472, false, false)),
         ("question and options fit", 458, (497, 0, 473, true, true)),
         ("no room for the question", 474, (51, 1, OPT, false, false)),
         ("larger than any answer", 4000, (51, 1, OPT, false, false)),
