@@ -46,7 +46,6 @@ async fn mistake_is_one_error_line() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("broken"), "{ not: [a kubeconfig").unwrap();
     std::fs::write(directory.path().join("empty"), "").unwrap();
-    // An ephemeral port could have a connection on a later port of its block.
     let port = free_port();
     let _taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
     let mistakes = MISTAKES

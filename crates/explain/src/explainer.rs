@@ -55,7 +55,7 @@ pub(crate) enum ExplainError {
 
 impl Explainer {
     /// Returns an explainer of the records in `published`, and of the `objects` that the records
-    /// were made of. All pages use the same `share` of the processor, one after the other.
+    /// were made of.
     pub fn new(
         published: Arc<Published>,
         objects: Arc<PublishedObjects>,

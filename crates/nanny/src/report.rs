@@ -221,7 +221,7 @@ impl Report {
         })
     }
 
-    /// Records the dnsmasq in use. `edits_by` is the effect of an edit on dnsmasq: `reload`,
+    /// Records the dnsmasq in use. `edits_by` is what an edit of the configuration causes: `reload`,
     /// `restart` or `none`.
     pub(crate) fn set_dnsmasq(
         &self,
