@@ -78,12 +78,10 @@ impl<T: Hash + Eq, const N: usize> RandomSample<T, N> {
 
     /// Returns the distinct items in random order. Random order spreads the load, because clients
     /// use the first item.
-    pub(super) fn into_shuffled(mut self) -> SampleItems<T, N> {
-        if self.items.len() > self.room {
-            self.drop_excess();
-        }
-        fastrand::shuffle(&mut self.items);
-        self.into_distinct()
+    pub(super) fn into_shuffled(self) -> SampleItems<T, N> {
+        let mut sample = self.into_distinct();
+        fastrand::shuffle(&mut sample.items);
+        sample
     }
 
     /// Returns the distinct items in any order. Of equal items the first remains.
@@ -103,7 +101,6 @@ impl<T: Hash + Eq, const N: usize> RandomSample<T, N> {
     }
 }
 
-/// Drops repeated items. A short list keeps its order. A long list gets a random order.
 fn drop_repeated<T: Eq + Hash, const N: usize>(items: &mut SmallVec<[T; N]>) {
     const FEW: usize = 16;
     if items.len() <= FEW {
@@ -170,5 +167,13 @@ mod tests {
             times.iter().all(|times| (100..300).contains(times)),
             "{times:?}"
         );
+    }
+
+    #[test]
+    fn repeated_item_is_not_first_more_often() {
+        let chosen = (0..2000).map(|_| choose_items(10, &[0, 0, 0, 0, 1]));
+        let times = chosen.filter(|chosen| chosen.items[0] == 0).count();
+        // Expected: 1000, with a standard deviation of 22.
+        assert!((850..1150).contains(&times), "{times} of 2000");
     }
 }

@@ -1,9 +1,9 @@
 //! Pool of persistent connections to upstreams over TCP and TLS.
 //!
 //! A query uses a connection with few queries in flight. If no such connection exists, a new
-//! connection is opened. If the upstream already has the maximum number of connections, the least
-//! busy connection is used. If an upstream closes its connections after one reply, each query gets
-//! a connection of its own.
+//! connection is opened. If the upstream or the pool already has the maximum number of connections,
+//! the least busy connection is used. If an upstream closes its connections after one reply, each
+//! query gets a connection of its own.
 //!
 //! A separate task opens each connection. Several queries may wait until the connection is open. If
 //! one of them stops waiting, the task still opens the connection.
@@ -64,11 +64,14 @@ impl UpstreamSlot {
         let full = self.connections.len() >= self.max_connections();
         let few = if self.one_at_a_time { 1 } else { FEW };
 
-        let least_busy = self
-            .connections
-            .iter()
-            .min_by_key(|connection| connection.load())?;
+        let least_busy = self.least_busy()?;
         (full || !fresh && least_busy.load() < few).then_some(least_busy)
+    }
+
+    fn least_busy(&self) -> Option<&UpstreamConnection> {
+        self.connections
+            .iter()
+            .min_by_key(|connection| connection.load())
     }
 
     fn max_connections(&self) -> usize {
@@ -144,8 +147,8 @@ impl ConnectionPool {
         // If the upstreams together have the maximum number of connections, a busy connection is
         // better than none.
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
-            let first = slot.connections.first().cloned();
-            return first.ok_or(UpstreamFailure::NoSocket);
+            let least_busy = slot.least_busy().cloned();
+            return least_busy.ok_or(UpstreamFailure::NoSocket);
         };
         let (connection, questions) = UpstreamConnection::new(slot.depth());
         slot.connections.push(connection.clone());

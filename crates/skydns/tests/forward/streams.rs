@@ -363,6 +363,22 @@ async fn connection_count_is_bounded() {
 }
 
 #[tokio::test]
+async fn full_pool_shares_queries_between_connections() {
+    let limits = ForwardLimits {
+        max_connections: 2,
+        ..short_limits()
+    };
+    for kept in Kept::both(limits, || silent).await {
+        kept.ask_numbered(100).await;
+        let asked = kept.upstream.asked();
+        for client in kept.connections() {
+            let queries = asked.iter().filter(|asked| asked.from == client).count();
+            assert!((45..=55).contains(&queries), "{queries} of 100");
+        }
+    }
+}
+
+#[tokio::test]
 async fn connections_to_unused_upstreams_are_closed() {
     for kept in Kept::both(ForwardLimits::default(), || good).await {
         let way = kept.way();
