@@ -134,7 +134,7 @@ fn misplaced_difference_is_rejected() {
         (
             "y",
             answers(0, "y. A", "NOERROR"),
-            "a: s 0.0 y. A: the question is x. A",
+            "a: s 0.0 y. A: the question is x. A, not y. A",
         ),
         (
             "step",
