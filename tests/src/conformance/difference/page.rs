@@ -23,7 +23,8 @@ const TAIL: &str = "
 Each entry is made from a file in `tests/conformance/differences`. The name of the file is below the title of the entry. The
 file has the exact answers that differ. The conformance suite fails when an answer differs and is not listed, and when a
 listed answer no longer differs. *Pinned by* lists the tests of the difference, and the scenarios of
-`tests/conformance/vectors` with answers that differ. The number after a scenario is the number of these answers.
+`tests/conformance/vectors` with answers that differ. The number after a scenario is the number of these answers. A
+difference in almost every answer has a rule in its file: the suite applies the rule to the expected answers of all scenarios.
 This command makes the page again: `UPDATE_DIFFERENCES_PAGE=1 cargo test -p tests --lib differences_page`.
 ";
 
