@@ -160,7 +160,7 @@ impl Outside {
             ..
         } = self;
         format!(
-            "\n### Cluster names while 10,000 queries for external names hang on a dead upstream\n\n\
+            "\n### Cluster names during 5,000 queries a second for external names, with a dead upstream\n\n\
              | | p50 | p99 | max |\n\
              | --- | --- | --- | --- |\n\
              {}{}\n\
@@ -247,13 +247,13 @@ impl PagesRow {
 impl Real {
     fn to_markdown(&self) -> String {
         let Self {
-            version,
             services,
             addresses,
             rows,
+            ..
         } = self;
         format!(
-            "\n### On a kube-apiserver {version} with {services} Services, {addresses} addresses\n\n\
+            "\n### On a real kube-apiserver with {services} Services, {addresses} addresses\n\n\
              The medians of five starts, and the resident memory after one further start:\n\n\
              | `--endpoints-source` | first answer | own CPU | API server's CPU | received | resident |\n\
              | --- | --- | --- | --- | --- | --- |\n\
@@ -288,13 +288,13 @@ impl RealRow {
 impl Fleet {
     fn to_markdown(&self) -> String {
         let Self {
-            version,
             services,
             addresses,
             rows,
+            ..
         } = self;
         format!(
-            "\n### Many kubedns on a kube-apiserver {version} with {services} Services, {addresses} addresses\n\n\
+            "\n### Many kubedns on a real kube-apiserver with {services} Services, {addresses} addresses\n\n\
              The table shows the CPU time of the API server, and the octets that all kubedns instances together receive. All instances \
              start at once; then nothing changes for a while; then ten slices change each second.\n\n\
              | instances | all have answered after | CPU of the start | received at the start | CPU while nothing changes | received each second while nothing changes | CPU with ten changes a second | received for each change |\n\
