@@ -88,7 +88,7 @@ impl<'q> Query<'q> {
         let (question, question_end) =
             Question::read(message).map_err(|_| QueryError::respond_header(rcode::FORMERR))?;
 
-        // A malformed record is answered with the question and with EDNS, as far as they were read.
+        // The response to a malformed record has EDNS if an OPT record was read.
         let records = RecordIter::new(message, question_end, counts);
         let found = EdnsScan::run(records).map_err(|edns| {
             QueryError::Respond(ErrorResponse {

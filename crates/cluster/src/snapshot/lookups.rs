@@ -303,10 +303,9 @@ impl Records for Snapshot {
             return true;
         }
         match path {
-            // `pod` exists in every mode. By default, it has a name below it for every address in
-            // every namespace. `dns` exists because of the name server `ns.dns`.
+            // `pod` exists even if names of pods are disabled. `dns` exists because of the name
+            // server `ns.dns`.
             [] | ["pod" | "dns"] => true,
-            // The name of a namespace without pod names does not exist (RFC 8020).
             ["pod", namespace] => self.has_pod_names(namespace),
             ["svc"] => {
                 self.namespaces().next().is_some() || self.selected_namespaces().next().is_some()

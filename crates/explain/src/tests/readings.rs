@@ -71,7 +71,6 @@ fn namespace_without_services_is_named() {
         ("idle", "there is no Service \"redis\" in namespace idle"),
         ("none", "there is no Service at all in namespace none"),
     ] {
-        // The name in the second search domain resolves, so there are no suggestions.
         let words =
             format!("redis A --search {namespace}.svc.cluster.local,redis.svc.cluster.local");
         let row = (words.as_str(), [summary, "resolves to 10.96.1.1"]);

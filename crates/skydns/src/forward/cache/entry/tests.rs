@@ -320,8 +320,7 @@ fn entry_state_depends_on_age_and_failures() {
     }
 }
 
-/// An entry for a name of usual length takes three cache lines. Most of the cache's memory is in
-/// its entries, so their size matters.
+/// Each entry of the cache has a head, so a larger head would make the cache larger.
 #[test]
 fn entry_head_has_48_octets() {
     assert_eq!(size_of::<EntryHead>(), 48);
