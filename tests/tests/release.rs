@@ -204,7 +204,7 @@ fn gather_refuses_files_that_differ() {
     assert!(said.contains("checksum"), "{said}");
 }
 
-/// A podman with its own storage. It builds images from scratch, which need no registry.
+/// A podman with its own storage. It builds images without a base image, so it needs no registry.
 struct Podman {
     work: tempfile::TempDir,
 }

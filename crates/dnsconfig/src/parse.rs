@@ -25,8 +25,7 @@ pub(crate) const MAX_VALUE: usize = 1 << 20;
 const MAX_STUB_DOMAINS: usize = 4096;
 /// Maximum number of servers of a stub domain.
 const MAX_STUB_SERVERS: usize = 64;
-/// Maximum number of upstream servers. The maximum is the same as in `CoreDNS`, so that both DNS
-/// servers can use one `ConfigMap`.
+/// Maximum number of upstream servers, as in `CoreDNS`.
 // Differs from kube-dns, which accepts three.
 const MAX_UPSTREAMS: usize = 15;
 

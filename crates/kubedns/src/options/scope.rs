@@ -117,8 +117,8 @@ fn is_set_requirement(head: &str, values: &str) -> bool {
     is_label_key(key) && values.split(',').all(|value| is_label_value(value.trim()))
 }
 
-/// Whether the text is a label key: `name` or `prefix/name`. A name follows the rules of a value,
-/// but must not be empty.
+/// Whether the text is a label key: `name` or `prefix/name`. The name is a label value that is not
+/// empty.
 fn is_label_key(key: &str) -> bool {
     let Some((prefix, name)) = key.split_once('/') else {
         return !key.is_empty() && is_label_value(key);
