@@ -290,7 +290,6 @@ impl IndexTask {
         let in_force = Arc::clone(&self.in_force.borrow_and_update());
         let applied = self.applied.replace(Arc::clone(&in_force));
 
-        // The settings are the same if the API server confirms what was assumed before.
         if !applied.is_some_and(|applied| in_force.has_settings_of(&applied)) {
             self.publish_settings(&in_force);
         }

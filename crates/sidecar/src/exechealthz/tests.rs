@@ -27,7 +27,7 @@ fn plan(words: &[&str]) -> Result<Vec<String>, String> {
     Ok(lines.collect())
 }
 
-/// The probes of command lines with `nslookup`, as [`plan`] shows them.
+/// Probes, as [`plan`] shows them.
 const DNSMASQ: &str = "dnsmasq@127.0.0.1:53";
 const KUBEDNS: &str = "kubedns@127.0.0.1:10053";
 

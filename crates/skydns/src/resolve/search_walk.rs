@@ -385,7 +385,7 @@ impl CandidateResponse {
         let is_negative = copier.writer.record_count(Section::Answer) == 0
             || message.header().counts[1] == 0 && query.qtype != rtype::CNAME;
         if is_negative && !copier.copy_soa(&message) {
-            // Without room for the SOA, the answer is complete, too.
+            // If the SOA does not fit, it is left out.
             let _ = soa.write(Section::Authority, copier.writer);
         }
         copier.copy_additional(&message);
