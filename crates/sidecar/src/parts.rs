@@ -1,4 +1,4 @@
-//! State that the tasks and the routes share.
+//! State that the tasks and the HTTP routes share.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::upstream_history::UpstreamHistories;
 use crate::upstreams::{ProbeSettings, UpstreamProbes};
 use crate::verdict::Verdicts;
 
-/// State that the tasks and the routes share.
+/// State that the tasks and the HTTP routes share.
 #[derive(Debug)]
 pub(crate) struct Parts {
     /// The command line.

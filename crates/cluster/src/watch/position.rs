@@ -32,8 +32,8 @@ const MAX_UNREADABLE: u32 = 5;
 /// Shortest duration of a watch. A shorter watch is treated as a failure, so the next watch is
 /// delayed.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
-/// A watch that ends at most this long before the requested end is on time. API servers round the
-/// duration of a watch down to whole seconds.
+/// A watch that ends at most this long before the requested end is on time. The request for a
+/// watch gives the duration in whole seconds, rounded down.
 const WATCH_ROUNDING: Duration = Duration::from_secs(2);
 
 /// The next step of a feed.
