@@ -2,7 +2,7 @@
 //!
 //! The plugin calls `kubectl` to select a pod of an embedded API server, and then calls `kubectl
 //! exec`. That API server does not support `exec`, so the plugin finds a script in place of
-//! `kubectl`. For `kubectl exec`, the script prints the arguments, and then its standard input.
+//! `kubectl`.
 
 #![allow(
     clippy::unwrap_used,

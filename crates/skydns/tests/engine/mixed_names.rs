@@ -5,8 +5,8 @@ use skydns::external::{ExternalAnswer, ExternalAnswers};
 use super::fixed::Fixed;
 use super::{address_of, ask, outside_with};
 
-/// A name with addresses and aliases. In the cluster, only a wildcard or the name of a namespace
-/// has both, if it covers an ExternalName Service and a Service with addresses.
+/// A name with addresses and aliases. In a real cluster, a wildcard such as `web.*.svc` may have
+/// both.
 const MIXED: [&str; 3] = ["svc", "apps", "mixed"];
 
 /// External answers: `www.outside.test` has an address, `empty.outside.test` has none, and the
