@@ -65,8 +65,7 @@ fn silence(probe: &ProbeStatus, status: &SidecarStatus) -> Duration {
 }
 
 /// The fault of a failing probe. With `cause_is_known`, another finding already says why kubedns or
-/// dnsmasq does not answer the probed name. Then only a part that sends no answer at all is a
-/// fault.
+/// dnsmasq does not answer the probed name.
 fn probe_fault(probe: &ProbeStatus, cause_is_known: bool) -> Option<PodFault> {
     let (kind, text) = match (probe.part, probe.state) {
         (PodPart::Kubedns, ProbeState::Failed) => (

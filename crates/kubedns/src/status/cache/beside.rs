@@ -96,8 +96,7 @@ impl ZoneNames<'_> {
 impl Serialize for ZoneNames<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        // The zone yields its names in no particular order. To sort them without holding all of
-        // them, they are visited several times, and each visit sorts some of them.
+        // The zone yields its names in no particular order.
         in_order(
             |offer| self.visit_paths(offer),
             |name, paths: Vec<Vec<SmolStr>>| {
