@@ -34,12 +34,11 @@ impl EtcdMetrics {
         Ok(Self {
             connected: gauge_per_zone(
                 "kubedns_etcd_connected",
-                "1 while the keys of the zone are watched, 0 while the last records are served \
-                 without a watch.",
+                "1 while the keys of the zone are watched.",
             )?,
             records: gauge_per_zone(
                 "kubedns_etcd_records",
-                "SkyDNS messages of the zone in memory, one for each key.",
+                "Keys of the zone whose records are in memory.",
             )?,
             lists: counter_per_zone(
                 "kubedns_etcd_lists_total",

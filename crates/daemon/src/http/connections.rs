@@ -19,7 +19,7 @@ use warp::reply::Response;
 use super::reply::plain_error;
 use super::{ClientAddr, HttpLimits};
 
-/// Time for a request in progress to finish when the server stops, or when its connection has
+/// Time for a request in progress to finish when the server stops, or when the connection has
 /// existed for [`HttpLimits::life`].
 const FINISHING: Duration = Duration::from_secs(2);
 /// Maximum number of headers of a request.

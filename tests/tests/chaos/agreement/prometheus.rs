@@ -27,7 +27,7 @@ scrape_configs:
 const NOT_ON_LOOPBACK: &str = r#"upstream!~"127[.].*|.::1.:.*""#;
 
 /// A running Prometheus. Each expression is evaluated every second, and an alert fires as soon as
-/// its expression is true. Other tests check with promtool for how long an expression must be true.
+/// its expression is true.
 pub(super) struct Prometheus {
     address: SocketAddr,
     _process: Process,
