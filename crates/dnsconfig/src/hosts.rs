@@ -112,8 +112,8 @@ impl Hosts {
     }
 }
 
-/// The lines of a hosts(5) text, without blank lines and comments: line number, counted from one,
-/// the unparsed address, and the names.
+/// The lines of a hosts(5) text, without blank lines and comments: the line number, the unparsed
+/// address, and the names.
 pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str, impl Iterator<Item = &str>)> {
     text.lines().enumerate().filter_map(|(at, line)| {
         let mut words = line.split('#').next()?.split_ascii_whitespace();

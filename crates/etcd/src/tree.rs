@@ -431,9 +431,8 @@ fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
         .collect()
 }
 
-/// Drops repeated aliases. As in SkyDNS, aliases with the same values are counted only once in the
-/// sum of the weights. Messages with addresses are kept, since the key of each message stands for a
-/// name of its own.
+/// Drops repeated aliases, as in SkyDNS. Messages with addresses are kept, since the key of each
+/// message stands for a name of its own.
 fn without_repeated_aliases(mut all: Vec<&StoredMessage>) -> Vec<&StoredMessage> {
     let mut seen = std::collections::HashSet::new();
     all.retain(|stored| {

@@ -329,8 +329,6 @@ impl NannyStart {
         states: watch::Receiver<ConfigState>,
     ) -> anyhow::Result<QueryFollowers> {
         let queries = QueryFollowers::new(self.report.metrics(), logs_queries(&self.arguments))?;
-        // If kubedns is in front of dnsmasq, kubedns sees the queries of clients and writes the
-        // log.
         let asks_kubedns =
             self.flags.forward == ForwardMode::Kubedns || self.arguments.forwards_to(kubedns);
         let log = query_log(&queries, asks_kubedns);

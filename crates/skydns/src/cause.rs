@@ -134,8 +134,7 @@ impl Cause {
         extended_error(code, text.get(..end).unwrap_or_default())
     }
 
-    /// Adds the cause to the response to `query` that begins at `start`, if extended errors are
-    /// enabled.
+    /// Adds the cause to the response that begins at `start`, if extended errors are enabled.
     pub(crate) fn append_if_enabled(
         &self,
         zone: &Zone,
