@@ -417,7 +417,7 @@ fn sign_covers_every_published_digest() {
     let failing = sign().env("COSIGN", "false").status().unwrap();
     assert!(
         !failing.success(),
-        "a signature that fails ends the release"
+        "a failed signature must end the release"
     );
 }
 

@@ -70,7 +70,6 @@ pub(crate) enum LookupOutcome {
     NxDomain,
     /// kubedns or dnsmasq forwards the query, so the answer is unknown here.
     Forwarded,
-    /// The queries for addresses, or all queries, fail.
     ServFail,
     Refused,
 }

@@ -86,7 +86,8 @@ mod tests {
         Arc::new(InForce::of_config(&config))
     }
 
-    /// Queries through the forwarder, and returns the number of queries that dnsmasq has received.
+    /// Sends a query through the forwarder, and returns the number of queries that dnsmasq has
+    /// received.
     async fn query_count(forwarder: &Forwarder, dnsmasq: &Upstream) -> usize {
         let query = UpstreamQuery::new(Name::parse("x.test").unwrap().wire(), 1);
         let servers = [dnsmasq.addr().into()].into();

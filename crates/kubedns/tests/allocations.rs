@@ -1,6 +1,5 @@
-//! Checks that kubedns allocates no memory for an answer with the records of a Service. kubedns
-//! writes the answer to the transport's buffer. Some of the tests limit the allocations for other
-//! names.
+//! Checks that kubedns allocates no memory for an answer with the records of a Service. Some of the
+//! tests limit the allocations for other names.
 
 #![allow(
     clippy::unwrap_used,

@@ -322,22 +322,25 @@ fn rule_for_external_name(candidate: &NameCandidate) -> Option<CodedNote> {
     let mut ruled = candidate
         .answers
         .iter()
-        .filter_map(|answer| Some((&answer.qtype, answer.rule.as_deref()?)));
-    let (qtype, rule) = ruled.next()?;
+        .filter_map(|answer| Some((answer, answer.rule.as_deref()?)));
+    let (answer, rule) = ruled.next()?;
     let key = RuleKey::ALL.into_iter().find(|key| key.as_str() == rule)?;
 
     let text = match key {
         RuleKey::FilterTypes => format!(
-            "the key filterTypes of the ConfigMap filters {qtype} records of external names: no \
-             upstream is asked for them"
+            "the key filterTypes of the ConfigMap filters {} records of external names, so no \
+             upstream is asked for them",
+            answer.qtype
         ),
         RuleKey::DeniedNames => {
-            "the key deniedNames of the ConfigMap denies the name: no upstream is asked".to_owned()
+            let alias_target = answer.records.last().map(|record| record.data.clone());
+            let name = alias_target.unwrap_or_else(|| candidate.name.to_string());
+            format!("the key deniedNames of the ConfigMap denies {name}, so no upstream is asked")
         }
         // This rule needs the reply of an upstream.
         RuleKey::RebindProtection => return None,
         RuleKey::BogusPriv => "the key bogusPriv of the ConfigMap blocks reverse names of private \
-                               addresses: no upstream is asked"
+                               addresses, so no upstream is asked"
             .to_owned(),
     };
     Some(CodedNote::new("external_rule", text))

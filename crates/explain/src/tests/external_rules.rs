@@ -102,8 +102,8 @@ fn rule_for_target_names_alias() {
     for (question, expected) in [
         (
             "ads.own.test. A",
-            "it is an alias of www.ads.test.: the key deniedNames of the ConfigMap denies the name: \
-             no upstream is asked",
+            "it is an alias of www.ads.test.: the key deniedNames of the ConfigMap denies \
+             www.ads.test., so no upstream is asked",
         ),
         (
             "out.own.test. A",

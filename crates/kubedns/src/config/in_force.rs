@@ -87,7 +87,7 @@ pub enum ConfigKnowledge {
     /// The `ConfigMap` has not been read, and the defaults are assumed.
     Assumed,
     /// The API server has returned the `ConfigMap`, reported that none exists, or refused the
-    /// request, or the configuration has another source. This state is final.
+    /// request. A configuration from another source is known from the start. This state is final.
     Known,
 }
 
