@@ -112,7 +112,7 @@ mod tests {
         }
         assert!(
             compared > 0,
-            "some questions have both fields and a whole packet"
+            "at least one recorded packet must be compared"
         );
     }
 }
