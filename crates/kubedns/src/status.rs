@@ -67,7 +67,7 @@ impl Status {
         self.progress.store(progress as u8, Ordering::Release);
     }
 
-    /// Records that the configuration is known, or that readiness no longer waits for it.
+    /// Notes that the configuration is known, or that readiness no longer waits for it.
     pub fn set_configured(&self) {
         self.configured.store(true, Ordering::Release);
     }

@@ -366,8 +366,9 @@ impl FindingKind {
         self.facts().action
     }
 
-    /// The minimum duration of a finding. Shorter faults are normal: watches are reopened, an
-    /// edit reaches kubedns and the nanny at different times, and a container restarts.
+    /// The time after which a fault of this kind becomes a finding. Shorter faults are normal:
+    /// watches are reopened, an edit reaches kubedns and the nanny at different times, and a
+    /// container restarts.
     pub fn passes_within(self) -> Duration {
         match self {
             Self::ApiServerLost | Self::StubServerUnresolved => Duration::from_secs(30),

@@ -1,7 +1,7 @@
 //! Answers are compared with those of SkyDNS and of CoreDNS' etcd plugin. Some tables of records
 //! and answers come from the tests of SkyDNS and CoreDNS. The other tables have records like those
-//! that kube2sky and external-dns write. Each test writes its keys to a real etcd, reads them with
-//! a feed, and answers queries with the engine.
+//! that kube2sky and external-dns write. Each test writes its records to a real etcd, reads them
+//! back, and answers queries.
 //!
 //! TTLs, SOA records and the order of records are not compared.
 

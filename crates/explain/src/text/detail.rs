@@ -225,7 +225,7 @@ fn path_text(detail: &NameDetail) -> String {
         arguments,
         ..
     } = &detail.dnsmasq;
-    let counting = counting_text(arguments.as_deref().unwrap_or_default());
+    let options = options_text(arguments.as_deref().unwrap_or_default());
     let domain = without_dot(domain.as_deref().unwrap_or("."));
     let servers = join(servers);
     let beyond = beyond_kubedns_text(detail);
@@ -268,7 +268,7 @@ fn path_text(detail: &NameDetail) -> String {
             format!("pods ask kubedns itself (port 53), and kubedns asks {servers}")
         }
     };
-    path + &counting
+    path + &options
 }
 
 /// Whether rules of the `ConfigMap` decide each answer, so that no upstream is asked.
@@ -277,7 +277,7 @@ fn is_decided_by_rules(detail: &NameDetail) -> bool {
 }
 
 /// The options of dnsmasq that matter for the name; empty if there are none.
-fn counting_text(arguments: &[String]) -> String {
+fn options_text(arguments: &[String]) -> String {
     if arguments.is_empty() {
         String::new()
     } else {

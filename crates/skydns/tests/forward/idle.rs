@@ -134,8 +134,8 @@ async fn busy_upstream_is_not_probed() {
 }
 
 /// A server that has only private names refuses both names of the probes: the root and the name
-/// that the operator chose. These refusals do not prove a fault. A name that a client has asked for
-/// is a better probe.
+/// that the operator chose. These refusals do not prove a fault. Once a client has got an
+/// answer for a private name, the probes also use that name.
 #[tokio::test]
 async fn server_of_private_names_stays_up() {
     let subject = Subject::new(ForwardLimits::default());

@@ -88,7 +88,6 @@ impl MessageEncoder {
         let asked = since_1970(record.time.checked_sub(record.took).unwrap_or(record.time));
         let answered = since_1970(record.time);
 
-        // Both messages describe the query.
         let common = DnstapMessage {
             kind: CLIENT_QUERY,
             socket_family: Some(family),
