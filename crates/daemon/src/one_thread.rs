@@ -6,6 +6,7 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
@@ -75,6 +76,8 @@ impl SingleThread {
     where
         F: Future<Output: Send> + Send + 'static,
     {
+        // The box saves code: the runtime's code for a task depends only on the output.
+        let task = task.boxed();
         // The task is aborted if nobody waits for its result any more.
         let task = AbortOnDropHandle::new(self.runtime.spawn(task));
         async move {

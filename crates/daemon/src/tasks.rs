@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
+use futures::future::{BoxFuture, FutureExt as _, TryFutureExt as _};
 use thiserror::Error;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -76,11 +77,15 @@ impl Tasks {
     pub fn critical<F, E>(&mut self, name: &'static str, task: F)
     where
         F: Future<Output = Result<(), E>> + Send + 'static,
-        E: Into<TaskCause>,
+        E: Into<TaskCause> + 'static,
     {
-        let handle = self
-            .set
-            .spawn(async move { task.await.map_err(Into::into) });
+        self.spawn(name, task.map_err(Into::into).boxed());
+    }
+
+    /// Starts a task. All tasks have one type, so that programs contain the runtime's code for a
+    /// task once.
+    fn spawn(&mut self, name: &'static str, task: BoxFuture<'static, Result<(), TaskCause>>) {
+        let handle = self.set.spawn(task);
         // The name is kept for errors, because the runtime knows only the ID of the task.
         self.names.insert(handle.id(), name);
     }
