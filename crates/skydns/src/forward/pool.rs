@@ -56,6 +56,15 @@ struct UpstreamSlot {
     logged_reason: Option<String>,
 }
 
+/// A change that is worth a log line.
+#[derive(Debug, PartialEq, Eq)]
+enum TlsChange {
+    /// TLS failed, or failed for another reason than before.
+    Failed(String),
+    /// TLS works after a failure.
+    Works,
+}
+
 impl UpstreamSlot {
     /// Returns the connection for a query; `None` if a new connection should be opened. With
     /// `fresh`, a new connection is preferred.
@@ -72,6 +81,26 @@ impl UpstreamSlot {
         self.connections
             .iter()
             .min_by_key(|connection| connection.load())
+    }
+
+    /// Records the outcome of opening a connection. After a certificate or handshake failure, no
+    /// connection is opened for [`PAUSE`]. A connection that fails without a handshake tells
+    /// nothing about TLS.
+    fn record_opening(&mut self, error: Option<OpenError>) -> Option<TlsChange> {
+        let Some(error) = error else {
+            self.paused = None;
+            return self.logged_reason.take().map(|_| TlsChange::Works);
+        };
+        if !error.is_tls() {
+            return None;
+        }
+
+        self.paused = Some((Instant::now() + PAUSE, error.failure));
+        if self.logged_reason.as_ref() == Some(&error.reason) {
+            return None;
+        }
+        self.logged_reason = Some(error.reason.clone());
+        Some(TlsChange::Failed(error.reason))
     }
 
     fn max_connections(&self) -> usize {
@@ -237,30 +266,21 @@ impl ConnectionPool {
         Ok(Box::new(stream))
     }
 
-    /// Records the outcome of opening a connection. After a certificate or handshake failure the
-    /// upstream is not retried for [`PAUSE`]. A log line reports each change of the reason.
+    /// Records the outcome of opening a connection, and logs each change of the TLS failure.
     fn record_opening(&self, upstream: &Upstream, error: Option<OpenError>) {
-        let mut slots = self.slots.lock();
-        let Some(slot) = slots.get_mut(upstream) else {
-            return;
+        let change = match self.slots.lock().get_mut(upstream) {
+            Some(slot) => slot.record_opening(error),
+            None => None,
         };
-
-        let tls_error = error.filter(OpenError::is_tls);
-        slot.paused = tls_error
-            .as_ref()
-            .map(|error| (Instant::now() + PAUSE, error.failure));
-
-        // An unchanged reason is not logged again.
-        let reason = tls_error.map(|error| error.reason);
-        if reason == slot.logged_reason {
-            return;
+        match change {
+            Some(TlsChange::Failed(reason)) => {
+                tracing::warn!(%upstream, reason, "TLS with upstream server failed, not querying it");
+            }
+            Some(TlsChange::Works) => {
+                tracing::info!(%upstream, "TLS with upstream server works again");
+            }
+            None => {}
         }
-        if let Some(reason) = &reason {
-            tracing::warn!(%upstream, reason, "TLS with upstream server failed, not querying it");
-        } else {
-            tracing::info!(%upstream, "TLS with upstream server works again");
-        }
-        slot.logged_reason = reason;
     }
 
     fn record_end(&self, upstream: &Upstream, end: ConnectionEnd) {
@@ -281,5 +301,34 @@ fn fail_all(mut questions: mpsc::Receiver<PendingQuery>, failure: UpstreamFailur
     questions.close();
     while let Ok(question) = questions.try_recv() {
         question.fail(failure);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OpenError, TlsChange, UpstreamFailure, UpstreamSlot};
+
+    #[test]
+    fn tls_changes_are_logged_once() {
+        use UpstreamFailure::{Certificate, Refused};
+        let failed = |reason: &str| Some(TlsChange::Failed(reason.to_owned()));
+        let mut slot = UpstreamSlot::default();
+
+        for (opening, change) in [
+            (None, None),
+            (Some((Certificate, "expired")), failed("expired")),
+            (Some((Certificate, "expired")), None),
+            (Some((Refused, "connection refused")), None),
+            (Some((Certificate, "expired")), None),
+            (Some((Certificate, "other name")), failed("other name")),
+            (None, Some(TlsChange::Works)),
+            (None, None),
+        ] {
+            let error = opening.map(|(failure, reason)| OpenError {
+                failure,
+                reason: reason.to_owned(),
+            });
+            assert_eq!(slot.record_opening(error), change, "{opening:?}");
+        }
     }
 }

@@ -42,8 +42,8 @@ fn records_at(view: &Fixed, name: &str, rtype: &str) -> String {
     }
 }
 
-/// If the alias leads to no address, the engine answers with only the addresses beside the alias,
-/// as kube-dns does. A client that follows a CNAME ignores the addresses beside it.
+/// If the alias leads to no address, the engine answers with only the addresses beside the alias.
+/// A client that follows a CNAME ignores the addresses beside it.
 #[test]
 fn alias_without_addresses_beside_addresses_is_omitted() {
     for (target, expected) in [
