@@ -52,7 +52,7 @@ impl HealthPlan {
         }
         if urls.len() != options.cmd.len() {
             bail!(
-                "the number of commands (--cmd) is {}, but the number of paths (--url) is {}",
+                "the number of commands (--cmd) is {}, but the number of paths (--url, {DEFAULT_PATH} by default) is {}",
                 options.cmd.len(),
                 urls.len()
             );

@@ -117,7 +117,7 @@ fn sections() -> impl Iterator<Item = Section> {
 fn anchor(heading: &str) -> String {
     let letters = heading
         .chars()
-        .filter(|c| c.is_alphanumeric() || [' ', '-'].contains(c));
+        .filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
     letters
         .map(|c| {
             if c == ' ' {

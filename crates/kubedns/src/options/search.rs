@@ -117,9 +117,9 @@ pub enum SearchError {
         /// The overlapped domain.
         taken: String,
     },
-    /// A search domain is below the suffix.
+    /// A search domain is within the suffix.
     #[error(
-        "--search-domains: {0} is below --search-suffix, so the search list would be applied without end"
+        "--search-domains: {0} is within --search-suffix, so the search list would be applied without end"
     )]
     Completed(Name),
     /// Too many search domains.
@@ -190,7 +190,7 @@ impl Options {
             return Err(SearchError::Many(domains.len()));
         }
 
-        // Names in a search domain below the suffix would be completed without end.
+        // Names in a search domain within the suffix would be completed without end.
         let suffix = suffix.map(Domain::name);
         for domain in &domains {
             if suffix

@@ -378,7 +378,7 @@ fn search_suffix_must_not_overlap() {
         (&["--search-suffix=pod.cluster.local"], taken("pod.cluster.local.", "pod.cluster.local.")),
         (
             &[suffix, "--search-domains=apps.search.cluster.local"],
-            Err("--search-domains: apps.search.cluster.local. is below --search-suffix, so the search list would be \
+            Err("--search-domains: apps.search.cluster.local. is within --search-suffix, so the search list would be \
                  applied without end"
                 .to_owned()),
         ),

@@ -102,11 +102,11 @@ fn wrong_flags_end_the_start() {
         (&["--exechealthz-port=8080"][..], nothing),
         (
             &["--url=/healthz"],
-            "the number of commands (--cmd) is 0, but the number of paths (--url) is 1",
+            "the number of commands (--cmd) is 0, but the number of paths (--url, /healthz by default) is 1",
         ),
         (
             &[a, b],
-            "the number of commands (--cmd) is 2, but the number of paths (--url) is 1",
+            "the number of commands (--cmd) is 2, but the number of paths (--url, /healthz by default) is 1",
         ),
         (&[a, "--url=healthz"], no_slash),
         (&["--cmd=echo healthz"], not_run),
