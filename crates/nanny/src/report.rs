@@ -321,8 +321,8 @@ impl Report {
         let unknown_keys = to_gauge(state.unknown_keys.len());
         counters.unknown_keys.set(unknown_keys);
 
-        // The configuration source keeps the counts. A metric can only be increased, so the
-        // difference is added.
+        // `state` has the totals since the start. A counter can only be increased, so the difference
+        // is added.
         let edits = state.edits.saturating_sub(counters.edits.get());
         counters.edits.inc_by(edits);
         let rejected = state.rejected.saturating_sub(counters.rejected.get());

@@ -27,7 +27,7 @@ struct KnownTraffic {
     samples: Recent<(Instant, TrafficSample), MAX_SAMPLES>,
 }
 
-/// The counters at one time; `None` where a part does not report.
+/// The counters at one time; `None` for counters that were not reported.
 #[derive(Clone, Copy, Debug)]
 struct TrafficReading {
     at: Instant,

@@ -51,7 +51,7 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
     let mut out = Vec::new();
 
     for round in 0..=MAX_ROUNDS {
-        // As for a client, a query that is still unanswered in the last round has failed.
+        // The server ends the lookups after the same number of rounds.
         if round == MAX_ROUNDS {
             external.close();
         }
