@@ -104,7 +104,7 @@ async fn query_log_follows_edits() {
     }
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert_eq!(opened.take(), "-", "the log has ended after its 60 seconds");
-    // An edit that leaves `queryLog` as it is does not open the log again.
+    // An edit without a change of `queryLog` does not open the log again.
     sender
         .send(state(Some(r#"{"rate": 9, "seconds": 60}"#)))
         .unwrap();
