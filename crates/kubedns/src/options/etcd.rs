@@ -62,7 +62,7 @@ impl FromStr for EtcdZone {
 
     fn from_str(text: &str) -> Result<Self, EtcdZoneError> {
         let (zone, url) = text.split_once('=').ok_or(EtcdZoneError)?;
-        // Zones of different flags are compared below, and the case of letters must not matter.
+        // `Domain` rejects upper-case letters, but this flag accepts them.
         let zone = zone.to_ascii_lowercase();
         let zone = zone.parse().map_err(|_| EtcdZoneError)?;
 
