@@ -3,7 +3,7 @@
 //! The first signal cancels [`Shutdown::draining`]: the process will end, but continues to answer.
 //! Soon after, [`Shutdown::unready`] is cancelled: the process is no longer ready. After the
 //! lameduck duration or at a second signal, [`Shutdown::stop`] is cancelled: the process finishes.
-//! A third signal ends the process at once.
+//! The next signal ends the process at once.
 
 use std::io;
 use std::time::Duration;
@@ -54,8 +54,7 @@ impl Signals {
     }
 
     /// Cancels the tokens of `shutdown`. Returns at the first signal after `stop` has been
-    /// cancelled. This is the third signal, unless the end of the lameduck time or the process
-    /// itself has cancelled `stop`.
+    /// cancelled.
     pub(crate) async fn cancel_on_signals(mut self, shutdown: &Shutdown, lameduck: Duration) {
         // The first signal begins the lameduck time.
         tokio::select! {

@@ -91,7 +91,7 @@ impl Guide<'_> {
             add(format!("-x {address}"), "PTR: back to the name");
             add(
                 format!("'{name}.*.svc.{domain}'"),
-                "wildcard: that Service in any namespace",
+                "wildcard: Services of this name in all namespaces",
             );
         }
         if let Some((name, namespace, _)) = services

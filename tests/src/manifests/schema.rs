@@ -1,5 +1,4 @@
-//! Checks with the types of k8s-openapi that documents have no unknown fields and no values of a
-//! wrong type.
+//! Finds unknown fields and values of a wrong type in documents, with the types of k8s-openapi.
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;

@@ -7,7 +7,9 @@
 //!
 //! Failures that concern only one collection, such as a lasting refusal, are logged when they
 //! begin, when their reason changes, every five minutes, and when they end. A refusal of a
-//! dispensable collection is logged only once. Other failed attempts are logged at debug level.
+//! dispensable collection is logged only once.
+//!
+//! All other failed attempts are logged at debug level.
 //!
 //! A malformed object is counted each time, and logged once.
 
