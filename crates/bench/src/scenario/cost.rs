@@ -1,8 +1,8 @@
 //! Cost of a query, in CPU time of the server's process.
 //!
-//! Each round sends every kind of query to every server for a moment, so that other load on the
-//! machine affects all servers alike. The CPU time of each server is divided by the CPU time of a
-//! UDP echo server in the same round. The report shows the median of these ratios.
+//! Each round measures every server for a moment, so that other load on the machine affects all
+//! servers alike. The CPU time of each server is divided by the CPU time of a UDP echo server in
+//! the same round. The report shows the median of these ratios.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,8 +28,8 @@ const MAX_SOCKETS: usize = 4;
 /// Microseconds of CPU time per query, by kind and by index of the server; one value per round.
 type Samples = BTreeMap<(Kind, usize), Vec<f64>>;
 
-/// Measures kubedns, the echo server with and without batches, hickory-server, NSD and Knot DNS if
-/// they are installed, and the servers of `BENCH_PEERS`.
+/// Measures kubedns, the echo server with and without batches, hickory-server, and the servers of
+/// `BENCH_PEERS`. NSD and Knot DNS are measured if they are installed.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Cost> {
     let api = api::start_on_free_port(cluster)?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
