@@ -108,6 +108,12 @@ impl ProbeStatus {
         let seconds = (self.latency_ms / 1000.0).max(0.0);
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
+
+    /// Whether the last probe failed without any response. With `--health=through`, a probe also
+    /// fails if the server responds without records.
+    pub fn is_silent(&self) -> bool {
+        self.state.is_failed() && self.rcode.is_empty()
+    }
 }
 
 /// The part of the pod that a probe checks.

@@ -188,7 +188,7 @@ fn state_look(state: ProbeState) -> Look {
         ProbeState::Waiting => ("waiting", "\u{2026}", "not probed yet"),
         ProbeState::Ok => ("ok", "\u{2713}", "answers"),
         ProbeState::SelfOnly => ("itself", "\u{25d0}", "answers, but the probed name fails"),
-        ProbeState::Failed => ("failed", "\u{2717}", "does not answer"),
+        ProbeState::Failed => ("failed", "\u{2717}", "fails its probe"),
     };
     Look { class, mark, words }
 }

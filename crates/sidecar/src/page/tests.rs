@@ -143,7 +143,7 @@ fn failing_pod_is_shown_down() {
     says(
         &page,
         &[
-            "kubedns \u{2717} does not answer \u{26a0} metrics unknown: http://127.0.0.1:10055/metrics: refused",
+            "kubedns \u{2717} fails its probe \u{26a0} metrics unknown: http://127.0.0.1:10055/metrics: refused",
             "dnsmasq \u{25d0} answers, but the probed name fails hit ratio unknown",
             "\u{26a0} cannot read the counters: hits.bind.: i/o timeout",
             "no RRs for domain &quot;x.&quot; (REFUSED)",

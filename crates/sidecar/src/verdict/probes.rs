@@ -35,7 +35,7 @@ pub(super) fn probe_faults(status: &SidecarStatus) -> Vec<PodFault> {
     let unsynced = kubedns.is_some_and(|kubedns| kubedns.synced == Some(false));
     let silent = failing
         .iter()
-        .any(|probe| probe.part == PodPart::Kubedns && probe.state == ProbeState::Failed);
+        .any(|probe| probe.part == PodPart::Kubedns && probe.is_silent());
 
     for probe in failing {
         let cause_is_known = unsynced || silent;
@@ -67,12 +67,12 @@ fn silence(probe: &ProbeStatus, status: &SidecarStatus) -> Duration {
 /// The fault of a failing probe. With `cause_is_known`, another finding already says why kubedns or
 /// dnsmasq does not answer the probed name.
 fn probe_fault(probe: &ProbeStatus, cause_is_known: bool) -> Option<PodFault> {
-    let (kind, text) = match (probe.part, probe.state) {
-        (PodPart::Kubedns, ProbeState::Failed) => (
+    let (kind, text) = match (probe.part, probe.is_silent()) {
+        (PodPart::Kubedns, true) => (
             FindingKind::KubednsSilent,
             "kubedns does not answer".to_owned(),
         ),
-        (PodPart::Dnsmasq, ProbeState::Failed) => (
+        (PodPart::Dnsmasq, true) => (
             FindingKind::DnsmasqSilent,
             "dnsmasq does not answer".to_owned(),
         ),

@@ -111,6 +111,10 @@ fn failing_probe_names_silent_part() {
     let dnsmasq_alone = timeout(PodPart::Dnsmasq, ProbeState::SelfOnly);
     let dnsmasq_fails = timeout(PodPart::Dnsmasq, ProbeState::Failed);
     let other_fails = probe(PodPart::Other, ProbeState::Failed, "no RRs");
+    let kubedns_refuses = ProbeStatus {
+        rcode: "REFUSED".to_owned(),
+        ..probe(PodPart::Kubedns, ProbeState::Failed, "no RRs")
+    };
     let refusing = |metrics| SidecarStatus {
         probes: refused_probes(),
         ..kubedns(metrics)
@@ -119,6 +123,8 @@ fn failing_probe_names_silent_part() {
     let hangs = "kubedns_silent: kubedns does not answer (i/o timeout)";
     let cut_off = "names_unanswered: dnsmasq does not answer kubernetes.default.svc.cluster.local. (i/o timeout)";
     let dnsmasq_hangs = "dnsmasq_silent: dnsmasq does not answer (i/o timeout)";
+    let unanswered =
+        "names_unanswered: kubedns does not answer kubernetes.default.svc.cluster.local. (no RRs)";
     let own = "probe_fails: the probe other fails (no RRs)";
     let starting = "starting: no probe has ended yet";
     let not_synced = "not_synced: kubedns refuses cluster names: its first lists from the API server are incomplete";
@@ -136,6 +142,11 @@ fn failing_probe_names_silent_part() {
             "dnsmasq hangs",
             probed(vec![dnsmasq_fails]),
             Some(dnsmasq_hangs),
+        ),
+        (
+            "kubedns refuses the name with --health=through",
+            probed(vec![kubedns_refuses]),
+            Some(unanswered),
         ),
         (
             "a probe of the user's own",
