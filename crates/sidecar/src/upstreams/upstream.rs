@@ -160,7 +160,7 @@ impl ProbedUpstream {
         }
     }
 
-    /// Logs a change of the condition. The first answer is not logged.
+    /// Logs a change of the condition. The change from `Waiting` to `Answers` is not logged.
     fn log_change(&self, before: UpstreamCondition, now: Now) {
         let upstream = &self.status.address;
         let error = &self.status.error;
