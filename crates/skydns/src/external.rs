@@ -75,7 +75,7 @@ impl ExternalAnswers {
             .iter()
             .find(|(known, _)| known == question)
             .map(|(_, answer)| answer);
-        // After the last round, a query without an answer is not sent again: it has failed.
+        // After the last round, no more queries are sent: a query without an answer has failed.
         known.or(self.closed.then_some(&ExternalAnswer::Failed))
     }
 
