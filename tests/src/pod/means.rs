@@ -6,7 +6,8 @@ use std::process::Command;
 
 use nix::unistd::geteuid;
 
-/// If this environment variable has the value `required`, tests fail instead of being skipped.
+/// An environment variable. With the value `required`, tests fail if this machine cannot run pods.
+/// With any other value, they are skipped.
 const SETTING: &str = "KUBE_DNS_RS_PODS";
 
 /// The required programs, with arguments for a trial run.

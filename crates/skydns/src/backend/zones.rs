@@ -243,9 +243,9 @@ impl<'v> Authority<'v> {
 /// Upper limit of the negative TTL of an upstream's response for a name (wire format, lower case),
 /// in seconds.
 ///
-/// Only names that do not exist in our zones and fall through have a limit. Such a name may be
-/// created in our zones at any time. An upstream's negative answer must not hide the new name for
-/// longer than our own negative answer would.
+/// A name in one of our zones is forwarded if it does not exist there and falls through. The name
+/// may be created at any time. An upstream's negative answer must not hide the new name for longer
+/// than our own negative answer would. Names outside our zones have no limit.
 pub(crate) fn negative_ttl_limit(view: &impl View, name: &[u8]) -> Option<u32> {
     let zone = view.zone();
     if zone.fallthrough.is_empty() {
