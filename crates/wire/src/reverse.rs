@@ -20,7 +20,7 @@ pub fn is_reverse_name(name: &Name) -> bool {
 
 /// The reverse zones of private networks, written without a final dot. They are listed in RFC 6303.
 /// The RFC also lists the zones of loopback, documentation and similar networks, which are left out
-/// here: no server has names for their addresses.
+/// here.
 pub fn private_reverse_zones() -> Vec<String> {
     let mut zones = vec!["10.in-addr.arpa".to_owned()];
     zones.extend((16..32).map(|second| format!("{second}.172.in-addr.arpa")));

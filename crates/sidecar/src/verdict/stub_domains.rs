@@ -10,8 +10,8 @@ use reports::sidecar::SidecarStatus;
 
 use super::{PodFault, join_words};
 
-/// An edit of the ConfigMap may leave a stub domain without a server for this time, until a name is
-/// resolved or kubedns has applied the edit.
+/// A stub domain without a server becomes a finding after this time. A shorter gap is normal after
+/// an edit of the ConfigMap.
 const EDITED_WITHIN: Duration = Duration::from_secs(5);
 
 pub(super) fn stub_domain_faults(status: &SidecarStatus) -> Vec<PodFault> {
