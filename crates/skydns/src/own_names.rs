@@ -125,8 +125,8 @@ impl OwnNames {
         self.names.iter().map(|(name, own)| (&**name, own.target()))
     }
 
-    /// Whether a name (wire format, lower case) is one of [`iter`](Self::iter). The result is false
-    /// for a name that only a wildcard matches, and for a port below an alias.
+    /// Whether [`iter`](Self::iter) lists a name (wire format, lower case). The result is false for
+    /// a name that only a wildcard matches, and for a port below an alias.
     pub(crate) fn lists(&self, name: &[u8]) -> bool {
         self.names.contains_key(name)
     }

@@ -26,7 +26,7 @@ pub enum TransferError {
     /// The file cannot be read.
     #[error("cannot read --transfer-key {}", .0.display())]
     Read(PathBuf, #[source] std::io::Error),
-    /// The file holds no key.
+    /// The file holds no valid key.
     #[error("--transfer-key {}", .0.display())]
     TsigKey(PathBuf, #[source] ParseTsigKeyError),
 }

@@ -145,7 +145,8 @@ impl QueryLineJoiner {
         }
     }
 
-    /// Adds a query. Returns the oldest query if too many wait.
+    /// Adds a query, and removes the oldest query if too many wait. Returns the removed query if it
+    /// certainly has no answer.
     fn begin_query(&mut self, id: &str, query: &str, now: Instant) -> Option<LoggedQuery> {
         let (qtype, rest) = query.split_once("] ")?;
         let (name, client) = rest.rsplit_once(" from ")?;
