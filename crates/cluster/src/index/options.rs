@@ -56,8 +56,8 @@ pub enum SyncProgress {
     Waiting,
     /// The lists are not complete yet; the records of a snapshot file are served.
     Stale,
-    /// The lists did not complete within `--initial-sync-timeout`, or no other server answers at
-    /// the DNS Service. The records of a snapshot file are served.
+    /// The lists are not complete yet, and the records of a snapshot file are served. The pod counts
+    /// as ready, because `--initial-sync-timeout` has passed or no other DNS pod answers.
     StaleOverdue,
     /// The lists are complete.
     Synced,
