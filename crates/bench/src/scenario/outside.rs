@@ -26,7 +26,7 @@ const PERIOD: Duration = Duration::from_millis(10);
 const PORTION: u32 = 50;
 /// Maximum time to wait for each further answer after the last query.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Cluster names that are queried while external names hang.
+/// Number of queried cluster names.
 const NAMES: usize = 1000;
 
 /// Measures queries for cluster names, first alone and then while queries for external names hang.

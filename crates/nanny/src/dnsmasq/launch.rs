@@ -8,9 +8,9 @@
 //! | `--server ip#port` per upstream server | | `server=ip#port` |
 //! | `--no-resolv` with upstream servers | `--no-resolv`, always | the servers of resolv.conf, if no upstream servers are configured |
 //!
-//! With [`ForwardMode::Kubedns`], the file has a single server: kubedns. If a configured server
-//! needs another transport than plain DNS over UDP, the single server is the nanny's SERVFAIL
-//! server until kubedns has applied the configuration.
+//! With [`ForwardMode::Kubedns`], the nanny writes a single server into the file: kubedns. If a
+//! configured server needs another transport than plain DNS over UDP, the single server is the
+//! nanny's SERVFAIL server until kubedns has applied the configuration.
 //!
 //! With [`ForwardMode::Kubedns`], the nanny does not pass the user's `--dns-loop-detect` to
 //! dnsmasq.

@@ -99,7 +99,7 @@ const CASES: &[Case] = &[
         ..CASE
     },
     Case {
-        name: "a stub server by a name without an address",
+        name: "a stub server is given by a name that has no address",
         flags: &[NAMESERVERS],
         data: &[("stubDomains", r#"{"a.test":["192.0.2.7","ns.a.test:54"]}"#)],
         expected: &[
@@ -110,7 +110,7 @@ const CASES: &[Case] = &[
         ..CASE
     },
     Case {
-        name: "a stub server by a name with an address",
+        name: "a stub server is given by a name that has an address",
         flags: &[NAMESERVERS],
         data: &[("stubDomains", r#"{"a.test":["192.0.2.7","ns.a.test:54"]}"#)],
         resolved: Some(("ns.a.test", "192.0.2.8")),
