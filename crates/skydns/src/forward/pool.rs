@@ -268,10 +268,12 @@ impl ConnectionPool {
 
     /// Records the outcome of opening a connection, and logs each change of the TLS failure.
     fn record_opening(&self, upstream: &Upstream, error: Option<OpenError>) {
-        let change = match self.slots.lock().get_mut(upstream) {
-            Some(slot) => slot.record_opening(error),
-            None => None,
-        };
+        let mut slots = self.slots.lock();
+        let change = slots
+            .get_mut(upstream)
+            .and_then(|slot| slot.record_opening(error));
+        drop(slots);
+
         match change {
             Some(TlsChange::Failed(reason)) => {
                 tracing::warn!(%upstream, reason, "TLS with upstream server failed, not querying it");
