@@ -32,15 +32,15 @@ const PROBE_DOMAIN: &str = "test";
 /// An upstream, and the domain of the queries that kubedns forwards to it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ForwardingRoute {
-    /// A stub domain, or a cluster zone whose missing names are forwarded. `None` stands for
-    /// external names, and sorts first.
+    /// A stub domain, or a cluster zone whose missing names are forwarded. `None` means external
+    /// names, and sorts first.
     domain: Option<String>,
     upstream: Upstream,
 }
 
 impl ForwardingRoute {
     /// The route to `upstream` for names in `domain`: a stub domain as the configuration spells it,
-    /// or a cluster zone. `None` stands for external names.
+    /// or a cluster zone. `None` means external names.
     pub fn new(domain: Option<&str>, upstream: Upstream) -> Self {
         Self {
             domain: domain.map(ToOwned::to_owned),
@@ -112,8 +112,8 @@ impl LoopFinder {
     }
 
     /// Returns after an edit of the configuration, or if the routes are not those of `probed`. The
-    /// settings in force also change when this task finds a loop. This function ignores
-    /// such a change.
+    /// settings in force also change when this task finds a loop; this function ignores that
+    /// change.
     async fn routes_changed(&mut self, probed: &InForce) -> Result<(), watch::error::RecvError> {
         self.in_force
             .wait_for(|now| {

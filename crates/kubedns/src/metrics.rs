@@ -115,8 +115,8 @@ impl Metrics {
 
         let now = SystemTime::now();
         for cause in causes {
-            // If our clock is behind the clock of the control plane, the latency is negative and
-            // omitted.
+            // A negative latency is omitted. It occurs if this node's clock is behind the clock of
+            // the control plane.
             if let Ok(latency) = now.duration_since(*cause) {
                 self.programming.observe(latency.as_secs_f64());
             }

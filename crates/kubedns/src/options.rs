@@ -426,7 +426,7 @@ impl Options {
         identity
     }
 
-    /// The domains of all zones with records of our own.
+    /// The domains of the cluster, the external zone, the cluster set and the zones from etcd.
     pub fn own_zones(&self) -> Vec<Name> {
         let etcd_zones = self.etcd.etcd_zone.iter().map(|flag| &flag.zone);
         self.domain
@@ -520,7 +520,7 @@ impl Options {
     }
 }
 
-/// The value of a flag; `None` for an empty value, which means not given.
+/// The value of a flag; `None` if the value is empty, because the flag then counts as not given.
 fn given(flag: &str) -> Option<&str> {
     (!flag.is_empty()).then_some(flag)
 }
@@ -599,7 +599,7 @@ impl FromStr for MasterUrl {
     }
 }
 
-/// A URL of http or https with a host.
+/// Parses a URL with the scheme http or https and a host; `None` if `text` is no such URL.
 fn http_url(text: &str) -> Option<Uri> {
     let url: Uri = text.parse().ok()?;
     let has_host = url.host().is_some_and(|host| !host.is_empty());

@@ -2,10 +2,10 @@
 //! finds which DNS pods answer the clients of the node, and how many of this pod's queries come
 //! from clients other than the pods of the node.
 //!
-//! Both follow from objects that kubedns watches anyway. The hints in the EndpointSlices of the DNS
-//! Service decide where kube-proxy sends the clients of a node. With `--pods=node`, the pods of the
-//! node are known. This module knows nothing of other nodes; `kube-dns check cluster` checks all
-//! nodes.
+//! The module needs only objects that kubedns watches anyway. The hints in the EndpointSlices of
+//! the DNS Service decide to which DNS pods kube-proxy sends the clients of a node. With
+//! `--pods=node`, kubedns watches the pods of the node. This module knows nothing of other nodes;
+//! `kube-dns check cluster` checks all nodes.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -30,7 +30,7 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 /// single datagram may be lost.
 const UNANSWERED: u32 = 2;
 
-/// Asks whether other servers answer, while this one serves a snapshot file.
+/// The task that queries the DNS Service while this server serves a snapshot file.
 pub(crate) struct SoleServerFinder {
     pub(crate) status: Status,
     pub(crate) published: Arc<Published>,
@@ -41,8 +41,8 @@ pub(crate) struct SoleServerFinder {
 }
 
 impl SoleServerFinder {
-    /// Asks until [`UNANSWERED`] queries in a row have no answer, or until the first lists are
-    /// complete or overdue. Then waits for `stop`.
+    /// Sends queries until [`UNANSWERED`] queries in a row get no answer, or until the first lists
+    /// are complete or overdue. Then waits for `stop`.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let address = dns_service_address(&self.published.get());
         if let Some(address) = address {

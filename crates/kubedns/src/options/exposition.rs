@@ -75,7 +75,7 @@ impl Exposition {
     }
 }
 
-/// The value of a variable. An empty value means not set.
+/// The value of a variable; `None` if the variable is not set or empty.
 fn non_empty(lookup: impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
     lookup(name).filter(|value| !value.is_empty())
 }

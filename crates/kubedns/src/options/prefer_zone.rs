@@ -1,6 +1,6 @@
 //! `--prefer-zone`: the topology zone whose addresses are preferred in the answers for headless
-//! Services. This module also checks whether the node of this process is known, which
-//! `--prefer-zone=auto`, `--prefer-zone=hints` and `--pods=node` need.
+//! Services. `--prefer-zone=auto`, `--prefer-zone=hints` and `--pods=node` need the name of this
+//! process's node. This module also checks that the name is known.
 
 use std::str::FromStr;
 

@@ -134,7 +134,7 @@ fn forwarder(
     let cache = match options.cache_limits() {
         Some(limits) => {
             let metrics = CacheMetrics::new(&nested).context("cannot set up metrics")?;
-            // This is `None` if the limits leave room for no entries.
+            // The cache is `None` if the limits leave no room for entries.
             ReplyCache::new(limits, metrics)
         }
         None => None,
@@ -206,9 +206,9 @@ fn start_transfers<B: Backend>(
     tasks.lasting("keeping zone versions", versions);
 }
 
-/// A registry as a collector of another registry. It describes no metrics, because the nested
-/// registry has already checked the names of its metrics. A registry accepts only one such
-/// collector.
+/// A nested registry, which is a collector of another registry. The collector describes no metrics,
+/// because the nested registry has already checked the names of its metrics. The outer registry
+/// accepts only one collector without descriptions.
 struct NestedRegistry(prometheus::Registry);
 
 impl Collector for NestedRegistry {

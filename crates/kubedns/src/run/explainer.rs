@@ -106,7 +106,7 @@ impl StateSources {
     }
 }
 
-/// In each route, the upstream servers that currently give no answers.
+/// The failing upstream servers of all routes, each with the cause.
 fn failing_upstreams(
     in_force: &InForce,
     config: &Config,
@@ -130,7 +130,7 @@ fn failing_upstreams(
     failing
 }
 
-/// The servers of a route that are down, or that a forwarding loop has removed from `usable`.
+/// The servers of a route that are down, or that are not in `usable` because of a forwarding loop.
 fn failing_servers(
     domain: Option<&Name>,
     servers: &[Upstream],

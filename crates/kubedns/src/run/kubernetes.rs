@@ -1,5 +1,5 @@
 //! kubedns with a cluster: watches the API server, and makes records of its objects. The status
-//! port explains the answers. Zones of etcd are served beside the cluster.
+//! port explains the answers. Zones of etcd are served in addition to the cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -175,8 +175,8 @@ impl BoundKubedns {
     fn pages(&self, stop: &CancellationToken) -> BoxedFilter<(Response,)> {
         let published = self.status.published();
         let options = &self.server.options;
-        // With `--pods=node`, the pods of this node are listed together. In other modes, each
-        // client is looked up separately.
+        // With `--pods=node`, all pods of this node are listed once for all clients. In other
+        // modes, each client is looked up separately.
         let node = self.own_node.as_ref();
         let node = node.filter(|_| options.pods == PodMode::Node);
         let owners = ClientOwners::of_cluster(&self.connection, &self.scope, node, published);

@@ -91,7 +91,7 @@ impl ApiServerWatches {
         feeds.start_in_turn("watching services", |stop| feed.run(stop));
     }
 
-    /// Watches the Services of the cluster set, and their slices.
+    /// Watches the service imports of the cluster set, and their EndpointSlices.
     fn start_clusterset(&self, feeds: &mut FeedTasks<'_>, scope: &Scope) {
         let flag = "--clusterset-domain";
         let imports = self.feed(scope, Event::ServiceImport);

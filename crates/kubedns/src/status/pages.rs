@@ -50,7 +50,7 @@ pub(super) struct CacheReaders {
 }
 
 impl CacheReaders {
-    /// No readers yet.
+    /// Creates the state without readers.
     pub(super) fn new() -> Self {
         Self {
             readers: Arc::new(Semaphore::new(MAX_READERS)),
