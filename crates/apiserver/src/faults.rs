@@ -55,7 +55,7 @@ pub(crate) struct Signals {
     pub(crate) dropped: u64,
     /// Whether an increment of `dropped` ends watches in the middle of the response.
     pub(crate) abort: bool,
-    /// Whether watches hold back everything that they send.
+    /// Whether watches are suspended, so that they send nothing.
     pub(crate) held: bool,
     pub(crate) presence: Presence,
 }

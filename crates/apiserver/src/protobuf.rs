@@ -102,7 +102,7 @@ fn value(kind: &Type, wire: &Wire<'_>) -> Option<Value> {
         Type::Flag => json!(wire.number()? != 0),
         Type::NumberOrText => {
             let both = read(wire.octets()?, &fields::NUMBER_OR_TEXT)?;
-            // For a number, the field `type` is 0, and a field that is 0 is left out.
+            // If the value is a number, `type` is 0, and `read` omits a field that is 0.
             let chosen = if both.contains_key("type") {
                 "text"
             } else {

@@ -164,7 +164,7 @@ impl ApiServer {
                 serve_connection(api, stream).await;
                 drop(slot);
             });
-            // Ended connections are forgotten.
+            // Removes the tasks of ended connections from the set.
             while tasks.try_join_next().is_some() {}
         }
     }

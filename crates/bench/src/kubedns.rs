@@ -19,9 +19,9 @@ const PATIENCE: Duration = Duration::from_mins(2);
 const ANSWER: Duration = Duration::from_millis(20);
 /// The pause between two queries during the start.
 const PAUSE: Duration = Duration::from_millis(1);
-/// The number of equal readings in a row after which memory has settled.
+/// The number of equal memory readings in a row that show that memory has settled.
 const EQUAL_READINGS: usize = 5;
-/// The pause between two readings.
+/// The pause between two memory readings.
 const READING_PAUSE: Duration = Duration::from_millis(300);
 
 /// The program kubedns. It serves DNS on the port of `address`, serves health and status on the

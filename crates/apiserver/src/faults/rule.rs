@@ -131,7 +131,7 @@ impl Rule {
         self
     }
 
-    /// Applies the fault only `times` times.
+    /// Limits the fault to `times` requests.
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
         self.times = Some(times);

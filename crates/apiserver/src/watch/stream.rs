@@ -35,8 +35,8 @@ pub(crate) fn stream(
 struct Session {
     watch: Watch,
     changed: Receiver<u64>,
-    /// The value of `Signals::dropped` when the watch started. The watch ends once that value
-    /// changes.
+    /// The value of `Signals::dropped` when the watch started. The watch ends when
+    /// `Signals::dropped` changes.
     generation: u64,
     phase: Phase,
     /// The version of the last event.
