@@ -47,7 +47,7 @@ impl LineSource for TapLines {
     }
 }
 
-/// The answered queries of the DNS server, for everything that shows them.
+/// The tap and the ranking of a DNS server, from which all views read the answered queries.
 pub(crate) struct QueryViews {
     tap: Arc<QueryTap>,
     top: Arc<TopQueries>,

@@ -1,5 +1,5 @@
-//! The zones task. It runs if kubedns serves zones of etcd without Kubernetes. It publishes new
-//! content of the zones, and new settings.
+//! The task that publishes new content of the zones, and new settings, if kubedns serves zones of
+//! etcd without Kubernetes.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct ZonesTask {
     pub backend: Arc<EtcdBackend>,
     /// New content of the zones.
     pub contents: mpsc::Receiver<FurtherZone>,
-    /// The configuration, and all that follows from it.
+    /// The configuration in force, and the settings that are derived from it.
     pub in_force: watch::Receiver<Arc<InForce>>,
     /// The settings that come from the flags.
     pub zone: Zone,
@@ -32,7 +32,7 @@ impl ZonesTask {
     ///
     /// # Errors
     ///
-    /// [`FeedsEnded`] when no zone is followed any more.
+    /// [`FeedsEnded`] when the feeds of all zones have ended before `stop`.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), FeedsEnded> {
         loop {
             tokio::select! {

@@ -35,9 +35,9 @@ const MAX_REQUESTS: usize = 20;
 const MAX_PARALLEL: usize = 4;
 /// Bound of the listed pods per address. Pods in the network of a node share its address.
 const MAX_PODS: usize = 16;
-/// Bound of the listed pods of a node. A kubelet runs 110 pods unless told otherwise.
+/// Bound of the listed pods of a node. By default, a kubelet runs at most 110 pods.
 const MAX_NODE_PODS: usize = 1024;
-/// Lifetime of a cached owner; clusters reuse addresses soon.
+/// Lifetime of a cached owner. It is short, because the address may soon belong to another pod.
 const OWNER_LIFETIME: Duration = Duration::from_mins(1);
 /// Bound of the cached owners.
 const MAX_CACHED: usize = 256;

@@ -259,8 +259,8 @@ async fn crashed_or_hung_kubedns_serves_its_snapshot_at_once() {
     assert!(hangs(&hung), "{:#?}", hung.process.stderr());
 }
 
-/// Sends `signal` to a child that has run for ten seconds, and checks that the parent starts it
-/// again.
+/// Sends `signal` to a child that has run for ten seconds, and checks that the parent starts a new
+/// child. Then kills the new child early, and checks that the parent ends.
 async fn restart_after(signal: Signal, mut kubedns: Kubedns) -> Kubedns {
     assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
     let restarts = "kubedns_restarts_after_crash_total";
