@@ -40,7 +40,7 @@ pub struct RebindProtection {
 
 /// The fields of `rebindProtection` as written.
 #[derive(Debug, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 pub(crate) struct RebindFields {
     #[serde(default)]
     except: Vec<String>,

@@ -56,7 +56,7 @@ pub enum QueryLogError {
 
 /// The fields in JSON. A value with an unknown field is rejected.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 pub(crate) struct QueryLogFields {
     #[serde(default)]
     name: String,

@@ -54,11 +54,11 @@ pub enum FindingKind {
     NamesUnanswered,
     /// The first lists of the API server are overdue.
     NotSynced,
-    /// No upstream for external names answers.
+    /// No upstream for external names gives usable answers.
     UpstreamsDown,
-    /// No server of a stub domain answers.
+    /// No server of a stub domain gives usable answers.
     StubDomainDown,
-    /// Some upstreams do not answer.
+    /// Some upstreams give no usable answers.
     UpstreamDown,
     /// No upstream for external names has given a usable answer to a probe yet.
     UpstreamsUnproven,

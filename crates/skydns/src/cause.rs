@@ -88,7 +88,7 @@ impl Cause {
             Self::Late => (info::NO_REACHABLE_AUTHORITY, "no upstream replied in time"),
             Self::Stale => (info::STALE_ANSWER, ""),
             Self::Loop => (info::OTHER, "an upstream forwards to this server"),
-            Self::Overloaded => (info::OTHER, "too many queries of this client are waiting"),
+            Self::Overloaded => (info::OTHER, "too many queries are waiting for upstreams"),
             Self::ClientRate => (info::OTHER, "this client sends too many queries a second"),
             Self::Expensive => (info::OTHER, "the answer takes too much work"),
             Self::Alias => (

@@ -189,6 +189,7 @@ const INVALID_QUERY_LOGS: &str = r#"
     => unexpected end of JSON input
     {"nam": "x"} => invalid JSON: unknown field `nam`, expected one of `name`, `client`, `rcode`
     {"name": 1} => invalid JSON: invalid type: integer `1`
+    true => invalid JSON: invalid type: boolean `true`, expected an object
     {"rcode": "SERVFAI"} => rcode: unknown RCODE "SERVFAI"
     {"type": "B"} => type: unknown type "B"
     {"client": "10.0.0.0/40"} => client "10.0.0.0/40"
@@ -418,7 +419,7 @@ const EXTERNAL_RULES: &str = r#"
     rebindProtection {"except": ["Corp.example.", "b"]} => private addresses only for b corp.example
     rebindProtection {"except": ["."]} => "." (all names) is not accepted here; use the name of a domain
     rebindProtection {"but": []} => invalid JSON: unknown field `but`, expected `except` at line 1 column 6
-    rebindProtection true => invalid JSON: invalid type: boolean `true`, expected struct RebindFields at line 1 column 4
+    rebindProtection true => invalid JSON: invalid type: boolean `true`, expected an object at line 1 column 4
     bogusPriv yes => "yes" is neither true nor false
 "#;
 

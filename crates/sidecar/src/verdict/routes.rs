@@ -1,4 +1,4 @@
-//! Faults of upstreams that do not answer, per route.
+//! Faults of upstreams that give no usable answers, per route.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -132,10 +132,10 @@ fn route_fault(route: &str, servers: &BTreeMap<String, ServerState>) -> Option<P
     } else if count == 0 {
         return None;
     } else if count < all {
-        let verb = if count == 1 { "does" } else { "do" };
+        let verb = if count == 1 { "gives" } else { "give" };
         (
             FindingKind::UpstreamDown,
-            format!("{count} of {all} upstreams for {names} {verb} not answer: {list}"),
+            format!("{count} of {all} upstreams for {names} {verb} no usable answers: {list}"),
         )
     } else if is_external {
         (

@@ -34,6 +34,9 @@ pub enum ParsePeersError {
 const MAX_PEERS: usize = 100;
 /// The port of a secondary whose address is given without a port.
 const PORT: u16 = 53;
+/// Length of the prefix `::ffff:0:0/96` of IPv4-mapped IPv6 addresses, in bits (RFC 4291, section
+/// 2.5.5.2).
+const MAPPED_BITS: u8 = 96;
 
 impl TransferPeers {
     /// Whether `client` may transfer zones.
@@ -101,12 +104,21 @@ impl FromStr for TransferPeers {
     }
 }
 
-/// Parses `ADDRESS/BITS`. Host bits may be set.
+/// Parses `ADDRESS/BITS`. Host bits may be set. An IPv4-mapped IPv6 network becomes an IPv4 network,
+/// because the addresses of clients are compared as IPv4 addresses.
 fn parse_network(text: &str) -> Option<IpNet> {
     let (address, bits) = text.split_once('/')?;
     // `parse` would also accept a number with a sign.
-    let bits = bits.parse().ok().filter(|_| !text.contains('+'))?;
-    IpNet::new(address.parse().ok()?, bits).ok()
+    let bits: u8 = bits.parse().ok().filter(|_| !text.contains('+'))?;
+    let address: IpAddr = address.parse().ok()?;
+    let network = IpNet::new(address, bits).ok()?;
+
+    match (address.to_canonical(), bits.checked_sub(MAPPED_BITS)) {
+        (canonical @ IpAddr::V4(_), Some(bits)) if address.is_ipv6() => {
+            IpNet::new(canonical, bits).ok()
+        }
+        _ => Some(network),
+    }
 }
 
 #[cfg(test)]
@@ -116,13 +128,16 @@ mod tests {
     #[test]
     fn peers_are_clients_and_single_addresses_are_targets() {
         let peers: TransferPeers =
-            "10.1.0.0/16, 192.0.2.1,192.0.2.2:5353,[2001:db8::1]:5300,2001:db8:1::/48,fd00::1,192.0.2.1,"
+            "10.1.0.0/16, 192.0.2.1,192.0.2.2:5353,[2001:db8::1]:5300,2001:db8:1::/48,fd00::1,192.0.2.1,::ffff:10.9.0.0/112,"
                 .parse()
                 .unwrap();
 
         for (client, allowed) in [
             ("10.1.2.3", true),
             ("::ffff:10.1.2.3", true),
+            ("10.9.0.1", true),
+            ("::ffff:10.9.0.1", true),
+            ("::ffff:10.10.0.1", false),
             ("10.2.0.1", false),
             ("192.0.2.1", true),
             ("192.0.2.2", true),

@@ -173,7 +173,10 @@ impl<V: View + 'static> TransferStream<V> {
                 return None;
             }
         };
-        let (work, message) = self.make_message(work).await?;
+        let Some((work, message)) = self.make_message(work).await else {
+            self.count_result(TransferResult::Failed);
+            return None;
+        };
 
         self.form = work.form;
         if message.is_none() {

@@ -325,7 +325,7 @@ async fn rejected_client_has_extended_error() {
     for (name, text) in [
         (
             ".outside.test.",
-            "too many queries of this client are waiting",
+            "too many queries are waiting for upstreams",
         ),
         (".svc.cluster.local.", "the answer takes too much work"),
     ] {

@@ -43,7 +43,7 @@ pub(super) enum Fault {
 
 /// The cost of a fault for clients, and the finding and the alert that have to report the fault.
 pub(super) struct Expected {
-    /// The name for which a client gets no answer; `None` if clients lose nothing.
+    /// The name that the client queries during the fault; `None` if the fault needs no such client.
     pub(super) lost: Option<&'static str>,
     pub(super) finding: FindingKind,
     pub(super) alert: &'static str,
