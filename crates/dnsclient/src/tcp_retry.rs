@@ -39,8 +39,8 @@ pub enum QueryError {
     },
 }
 
-/// Sends a query over UDP, and again over TCP if the answer is truncated. The look-up of the server
-/// and each of the two queries may take as long as `timeout`.
+/// Sends a query over UDP, and again over TCP if the answer is truncated. `timeout` applies
+/// separately to the lookup of the server's name, to the query over UDP and to the query over TCP.
 pub async fn query_with_tcp_retry(
     server: &ServerAddr,
     query: &Query,
@@ -55,7 +55,6 @@ pub async fn query_with_tcp_retry(
     let answer = query_over_udp(address, query, timeout)
         .await
         .map_err(exchange_error)?;
-    // A truncated answer is incomplete.
     if !answer.message.metadata.truncation {
         return Ok(answer);
     }

@@ -14,13 +14,13 @@ use wire::rfc1123;
 
 /// Maximum number of domains under one key.
 const MAX_DOMAINS: usize = 4096;
-/// The domain that stands for all external names.
+/// The domain in a rule for all external names.
 const ALL_NAMES: &str = ".";
 
 /// Rules for external names. Domains are in lower case without a trailing dot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ExternalRules {
-    /// For each domain, the types that get NODATA. The domain `.` stands for all names. If several
+    /// For each domain, the types that get NODATA. The domain `.` contains all names. If several
     /// domains contain a name, the longest one applies, so an empty set exempts a domain.
     pub filter_types: BTreeMap<String, BTreeSet<AddressType>>,
     /// For each domain, the answer to queries for its names. Upstreams never receive these queries.
@@ -82,7 +82,7 @@ pub(crate) enum RuleError {
     /// The answer is unknown.
     #[error("{0:?} has the answer {1:?}, but only NXDOMAIN and NODATA are accepted")]
     Answer(String, String),
-    /// The value is not a truth value.
+    /// The value is neither `true` nor `false`.
     #[error("{0:?} is neither true nor false")]
     Truth(String),
     /// There are more than [`MAX_DOMAINS`].
@@ -91,7 +91,7 @@ pub(crate) enum RuleError {
 }
 
 impl ExternalRules {
-    /// Whether any query for an external name can get another answer because of the rules.
+    /// Whether the rules can change the answer to any query for an external name.
     pub fn have_effect(&self) -> bool {
         let filters = self.filter_types.values().any(|types| !types.is_empty());
         let denies = !self.denied_names.is_empty() || self.bogus_priv;
@@ -164,7 +164,7 @@ pub(crate) fn parse_rebind_protection(raw: RebindFields) -> Result<RebindProtect
     Ok(RebindProtection { except })
 }
 
-/// Parses a truth value; blank text is false.
+/// Parses `true` or `false`; blank text is false.
 pub(crate) fn parse_truth(text: &str) -> Result<bool, RuleError> {
     match text.trim() {
         "true" => Ok(true),

@@ -48,7 +48,7 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, String>, FederationError> {
         federations.insert(name.to_owned(), domain.to_owned());
     }
 
-    // The federations are counted after repeated names have replaced each other.
+    // A name that occurs several times is counted once.
     if federations.len() > MAX_FEDERATIONS {
         return Err(FederationError::TooMany(federations.len()));
     }

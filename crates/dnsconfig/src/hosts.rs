@@ -56,8 +56,8 @@ impl Hosts {
             let ip: IpAddr = address
                 .parse()
                 .map_err(|_| HostsError::Address(number, shorten(address, MAX_SHOWN_CHARS)))?;
-            // Clients query PTR records of IPv4 addresses, never of addresses that are mapped into
-            // IPv6.
+            // Clients query the PTR records of IPv4 addresses, never those of IPv4-mapped IPv6
+            // addresses.
             let ip = ip.to_canonical();
 
             let mut names = names.peekable();

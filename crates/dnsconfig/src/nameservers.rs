@@ -34,7 +34,7 @@ pub fn parse(flag: &str) -> Nameservers {
                 count: flag.split(',').count(),
                 limit: MAX_NAMESERVERS,
             };
-            // One error stands for all further entries.
+            // All further entries together get one error.
             nameservers.bad.push(flag_error(entry, reason));
             break;
         }

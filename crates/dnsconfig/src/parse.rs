@@ -189,8 +189,8 @@ pub fn unknown_keys(data: &RawData) -> Vec<UnknownKey> {
 
 /// Parses and validates the data of a `ConfigMap`.
 ///
-/// Unknown keys are ignored, but every value must be UTF-8. If a single value is invalid, the whole
-/// edit is rejected.
+/// Unknown keys are ignored, but every value must be UTF-8. If a single value is invalid, all
+/// data are rejected.
 pub fn parse(data: &RawData) -> Result<Config, ConfigError> {
     parse_for(data, &BTreeSet::new())
 }
@@ -294,7 +294,7 @@ fn parse_federations(text: &str) -> Result<BTreeMap<String, String>, ConfigError
 
 fn parse_query_log(text: &str) -> Result<Option<QueryLog>, ConfigError> {
     let key = ConfigKey::QueryLog;
-    // As in Go, `null` stands for no value.
+    // As in Go, `null` means no value.
     let Some(fields) = parse_json::<Option<QueryLogFields>>(key, text)? else {
         return Ok(None);
     };
@@ -380,7 +380,7 @@ fn parse_stub_server(text: &str, server: String) -> Result<ServerAddr, ConfigErr
 
 fn parse_upstream_nameservers(text: &str) -> Result<Vec<Upstream>, ConfigError> {
     let key = ConfigKey::UpstreamNameservers;
-    // As in Go, `null` stands for no value, both for the list and for each server.
+    // As in Go, `null` means no value, both for the list and for each server.
     let raw: Option<Vec<Option<String>>> = parse_json(key, text)?;
     let raw = raw.unwrap_or_default();
     if raw.len() > MAX_UPSTREAMS {

@@ -31,8 +31,8 @@ use crate::tree::MessageTree;
 const PAGE_SIZE: usize = 1000;
 /// Maximum memory for the messages of one zone, in octets, see [`MessageTree::octets`].
 const MAX_OCTETS: usize = 128 << 20;
-/// If the watch brings no frame for this time, etcd is checked. A new watch must be confirmed
-/// within this time.
+/// If the watch brings no frame for this time, the feed checks the zone in etcd for changes. A new
+/// watch must be confirmed within this time.
 const SILENCE: Duration = Duration::from_secs(30);
 /// The time in which the event of a change may still arrive after a check has found the change.
 const LATE_EVENT: Duration = Duration::from_secs(2);
@@ -200,7 +200,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
         // The next session uses the next member.
         self.member += 1;
 
-        // An outage is logged once.
+        // Only the first failure of an outage is logged as a warning.
         let error = daemon::error_chain::brief(failure);
         let keys = &self.keys;
         match self.connected.replace(false) {

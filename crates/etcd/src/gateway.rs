@@ -139,7 +139,7 @@ pub enum GatewayError {
     Reported(String),
 }
 
-/// A request for one page of a range at `revision`; 0 stands for the latest revision.
+/// A request for one page of a range at `revision`; 0 means the latest revision.
 pub fn range_request(keys: &Range<Vec<u8>>, limit: usize, revision: u64) -> Value {
     json!({
         "key": BASE64_STANDARD.encode(&keys.start),

@@ -32,7 +32,7 @@ pub struct SkydnsMessage {
     pub port: u16,
     /// Priority of SRV answers, preference of MX answers.
     pub priority: u16,
-    /// Weight of SRV answers; 0 stands for 100.
+    /// Weight of SRV answers; 0 means 100.
     pub weight: u16,
     /// TTL, in seconds.
     pub ttl: u32,
@@ -94,7 +94,7 @@ impl SkydnsMessage {
             return Err(InvalidMessage::Long(value.len()));
         }
 
-        // As in Go, the case of field names is ignored, and `null` stands for a missing field.
+        // As in Go, the case of field names is ignored, and `null` means a missing field.
         let written: BTreeMap<String, Value> = serde_json::from_slice(value)?;
         let object = written
             .into_iter()
@@ -103,7 +103,7 @@ impl SkydnsMessage {
             .collect();
         let fields: MessageFields = serde_json::from_value(Value::Object(object))?;
 
-        // As in SkyDNS, zero stands for a missing value.
+        // As in SkyDNS, zero means a missing value.
         let priority = match number_in_range("priority", fields.priority)? {
             0 => skydns::record::PRIORITY,
             priority => priority,

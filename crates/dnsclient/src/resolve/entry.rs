@@ -98,7 +98,7 @@ impl NameEntry {
                 self.record_failure(name, "the name has no address");
                 self.retry_pause(pace)
             }
-            // The lookup says nothing about the name, so the old addresses stay.
+            // A failed lookup does not show whether the name has addresses, so the old ones stay.
             LookupOutcome::Failed(reason) => {
                 self.record_failure(name, &reason);
                 self.retry_pause(pace)

@@ -2,9 +2,9 @@
 //!
 //! hickory-resolver queries one server, sends a lost packet again, retries over TCP after
 //! truncation, and follows aliases. This module sets the order of names and servers, as in
-//! resolv.conf(5). A pool of hickory-resolver would end at the first server that answers REFUSED or
-//! SERVFAIL, and would have one timeout for all servers together. So each server has a resolver of
-//! its own.
+//! resolv.conf(5). A pool of hickory-resolver would stop at the first server that answers REFUSED
+//! or SERVFAIL, and would have one timeout for all servers together. So each server has a resolver
+//! of its own.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -118,7 +118,7 @@ async fn query_servers(servers: &[Nameserver], name: &str) -> LookupOutcome {
     for server in servers.iter().take(MAX_SERVERS) {
         match query_families(*server, &name).await {
             Ok(outcome) => return outcome,
-            // hickory-resolver's pool would end here; resolv.conf(5) goes on with the next server.
+            // As in resolv.conf(5), the next server is queried.
             Err(failure) => reason = format!("{server}: {failure}"),
         }
     }
@@ -167,8 +167,8 @@ fn resolver_of(server: Nameserver) -> Result<HickoryResolver, NetError> {
     let mut builder = HickoryResolver::builder_with_config(config, sockets);
     let options = builder.options_mut();
     options.timeout = TIMEOUT;
-    // hickory-resolver must not do what other code does: `ServerNameResolver` repeats lookups and
-    // keeps addresses, and `look_up` reads the hosts file.
+    // hickory-resolver must not repeat lookups, cache answers or read the hosts file:
+    // `ServerNameResolver` repeats lookups and keeps addresses, and `look_up` reads the hosts file.
     options.attempts = 0;
     options.cache_size = 0;
     options.edns0 = false;

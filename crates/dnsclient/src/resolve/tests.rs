@@ -1,4 +1,4 @@
-//! Lookups at test servers, which stand for kubedns and the node's resolver.
+//! Lookups at test servers in place of kubedns and the node's resolver.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -364,7 +364,7 @@ fn hosts_version_follows_addresses_and_order() {
     assert_ne!(
         version("192.0.2.1 a b"),
         version("192.0.2.1 b a"),
-        "the PTR records have another order"
+        "the order of the PTR records differs"
     );
     let lines = version("192.0.2.1 A. # b\n192.0.2.1 b");
     assert_eq!(version("192.0.2.1 a b"), lines);

@@ -61,7 +61,7 @@ pub(super) fn read_directory(path: &Path) -> Result<RawData, ReadError> {
         let before = std::fs::read_link(&link).ok();
         result = read_files(path);
 
-        // The link is the same before and after, so all values belong to one version.
+        // If the link has not changed during the read, all values belong to one version.
         if before == std::fs::read_link(&link).ok() {
             break;
         }
