@@ -174,7 +174,8 @@ fn upstreams_are_judged_per_route() {
         ..silent(address, serves)
     };
     let none = "upstreams_down: external names are not answered: no upstream gives usable answers (192.0.2.2:53)";
-    let one = "upstream_down: 1 of 2 upstreams for external names gives no usable answers: 192.0.2.2:53";
+    let one =
+        "upstream_down: 1 of 2 upstreams for external names gives no usable answers: 192.0.2.2:53";
     let stub = "stub_domain_down: names of acme.local are not answered: none of their servers gives usable answers (192.0.2.2:53)";
     let unproven = "upstreams_unproven: no upstream has given a usable answer for external names yet: 192.0.2.2:53";
     let mixed = "upstreams_unproven: no upstream gives usable answers for external names (down: 192.0.2.1:53; no usable answer yet: 192.0.2.2:53)";
