@@ -320,8 +320,9 @@ pub enum AddressType {
     Other,
 }
 
-/// An endpoint of a slice, with its conditions as written. An unknown `ready` (`None`) stands for
-/// true, an unknown `serving` for the value of `ready`, and an unknown `terminating` for false.
+/// An endpoint of a slice, with its conditions as written. An unknown condition is `None`. An
+/// unknown `ready` means true, an unknown `serving` means the value of `ready`, and an unknown
+/// `terminating` means false.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceEndpoint {
     /// The addresses, all of one pod.
@@ -404,7 +405,7 @@ pub struct ScheduledPod {
 
 /// A `ServiceImport`: a Service of the cluster set. An import of type `Headless` is read as a
 /// headless Service. An import of any other type, such as `ClusterSetIP`, is read as a Service with
-/// cluster IPs, or as a Service without a cluster IP while it has none.
+/// cluster IPs, or, if the import has no IP yet, as a Service without a cluster IP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceImport(pub Service);
 

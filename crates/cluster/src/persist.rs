@@ -28,7 +28,7 @@ pub use file::{load_snapshot, store_snapshot};
 
 /// The name of the file in `--snapshot-dir`.
 pub const FILE_NAME: &str = "kubedns.snapshot";
-/// Bound of the file's size in bytes. Ten thousand Services with three endpoints each take about
+/// Maximum size of the file in bytes. Ten thousand Services with three endpoints each take about
 /// five megabytes.
 pub const MAX_FILE: u64 = 512 << 20;
 
@@ -134,7 +134,7 @@ pub struct SavedSnapshot {
 }
 
 impl SavedSnapshot {
-    /// The age of the file. Zero if the file's time is in the future, because the clock was set
+    /// The age of the file; zero if the file's time is in the future, as after the clock was set
     /// back.
     pub fn age(&self) -> Duration {
         self.written.elapsed().unwrap_or_default()

@@ -26,7 +26,7 @@ impl<T: Eq + Hash> SharedLists<T> {
             return;
         }
 
-        // If the table is full, unused lists are removed first, so that it grows only if it must.
+        // If the table is full, unused lists are removed first, so that the table rarely grows.
         if self.0.len() == self.0.capacity() {
             self.0.retain(|list| Arc::strong_count(list) > 1);
         }

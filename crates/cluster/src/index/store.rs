@@ -145,7 +145,7 @@ impl ObjectStore {
 
     pub(super) fn remove_service(&mut self, key: &ObjectKey) {
         if self.service(key).is_some() {
-            // The first deletion after a publication copies the list, which readers may hold.
+            // `make_mut` copies the list only if a published view holds the list.
             let deleted = Arc::make_mut(&mut self.deleted);
             if deleted.len() == MAX_DELETED {
                 deleted.pop_front();

@@ -49,7 +49,7 @@ pub enum EndpointsSource {
     EndpointSlices,
 }
 
-/// An event of a watcher for the index.
+/// An event that a feed sends to the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A change of Services.
@@ -60,7 +60,7 @@ pub enum Event {
     EndpointSlice(Change<EndpointSlice>),
     /// A change of Nodes; only while federations are configured.
     Node(Change<Node>),
-    /// A change of the Node that this process runs on, whose zone is preferred.
+    /// A change of the Node that this process runs on. The zone of this Node is the preferred zone.
     OwnNode(Change<Node>),
     /// A change of the namespaces that `--namespace-selector` matches.
     Namespace(Change<Namespace>),
@@ -74,11 +74,11 @@ pub enum Event {
     /// of the source, possibly after further changes of both sources. Before the first such event,
     /// the endpoints are unknown.
     ///
-    /// While Endpoints are used, changes of slices still follow. If the API server refuses slices
-    /// during this time, an empty list removes all slices.
+    /// While Endpoints are used, changes of slices are sent as well. If the API server refuses
+    /// slices during this time, an empty list removes all slices.
     ///
-    /// While slices are used and can be read, no changes of Endpoints follow. When changes of
-    /// Endpoints follow again, a list comes first.
+    /// While slices are used and can be read, no changes of Endpoints are sent. When changes of
+    /// Endpoints are sent again, they begin with a list.
     EndpointsFrom(EndpointsSource),
     /// Slices are used but can no longer be read. The index switches to Endpoints, unless addresses
     /// in the slices are missing from Endpoints.

@@ -276,7 +276,7 @@ impl FromApi for ImportedSlice {
             .unwrap_or_default();
         let service = SmolStr::new(api::value(labels, api::IMPORT_NAME).unwrap_or_default());
         let cluster = api::value(labels, api::SOURCE_CLUSTER).unwrap_or_default();
-        // Names of queries are looked up in lower case.
+        // Query names are looked up in lower case.
         let cluster = cluster.to_ascii_lowercase();
 
         let slice = EndpointSlice {

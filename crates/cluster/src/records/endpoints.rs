@@ -46,7 +46,7 @@ impl ServiceEndpoints {
         groups.iter().any(|group| !group.members.is_empty())
     }
 
-    /// The ready addresses. If `not_ready_too` is true, all addresses.
+    /// The ready addresses, or all addresses if `not_ready_too` is true, grouped by their ports.
     pub fn groups(&self, not_ready_too: bool) -> Vec<EndpointGroup<'_>> {
         match self {
             Self::None => Vec::new(),

@@ -113,7 +113,7 @@ fn load_balancer_name(service: &ObjectKey, text: &str) -> Option<Name> {
 
 fn headless_node(key: &ObjectKey, node: &ServiceNode) -> Option<ExternalNode> {
     let base = name::parse_labels(&format!("{}.{}", key.name, key.namespace)).ok()?;
-    // Only the parent name of the members differs from that in the cluster's zone.
+    // The node differs from the node in the cluster's zone only in the parent name of its members.
     let node = ServiceNode {
         base: base.into(),
         ..node.clone()

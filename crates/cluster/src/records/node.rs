@@ -191,7 +191,7 @@ impl ServiceNode {
         }
     }
 
-    /// The position of the member with that label, as a range. The range is empty if there is no
+    /// The position of the member with this label, as a range. The range is empty if there is no
     /// such member.
     pub(super) fn positions_of(&self, label: &str) -> Range<usize> {
         // Both parts of the list are sorted by label.
@@ -295,8 +295,8 @@ fn is_safe_count(preferred: usize, all: usize) -> bool {
     preferred >= SAFE_COUNT.min(all)
 }
 
-/// Whether answers may leave out the addresses without a hint for `node`. In each IP family, a
-/// ready address must have the hint, as for kube-proxy (KEP-3015).
+/// Whether answers may leave out the addresses without a hint for `node`. In each IP family, at
+/// least one ready address must have the hint, as for kube-proxy (KEP-3015).
 pub(super) fn has_hint_for_node(node: &str, groups: &[EndpointGroup<'_>]) -> bool {
     let mut has_hint = [false; 2];
     let mut has_address = [false; 2];

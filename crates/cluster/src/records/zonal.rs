@@ -125,7 +125,7 @@ pub(super) struct ZonalAddresses(BTreeMap<SmolStr, BTreeMap<SmolStr, Vec<IpAddr>
 
 impl ZonalAddresses {
     pub(super) fn add(&mut self, zone: &str, label: &SmolStr, address: IpAddr) {
-        // Queries are in lower case.
+        // Query names are looked up in lower case.
         let zone = SmolStr::new(zone.to_ascii_lowercase());
         let labels = self.0.entry(zone).or_default();
         labels.entry(label.clone()).or_default().push(address);

@@ -79,7 +79,7 @@ struct SourceFeed {
 impl SourceFeed {
     fn spawn(feed: ScopedFeed<Event>, stop: &CancellationToken) -> Self {
         let state = feed.state();
-        // Each source has its own token, so that one can end while the other goes on.
+        // Each feed has its own token, so that one feed can be stopped without the other.
         let stop = stop.child_token();
         let mut task = JoinSet::new();
         task.spawn(feed.run(stop.clone()));
@@ -255,7 +255,7 @@ impl EndpointsFeed {
         }
 
         self.send_event(Event::EndpointsFrom(source)).await?;
-        // The event waits in a queue; the source is in use only once the index has applied it.
+        // The event waits in a queue. The source is in use after the index has applied the event.
         let reached = self.in_force.wait_for(|now| *now == Some(source)).await;
         reached.map(drop).map_err(|_| ReceiverGone)
     }
