@@ -12,7 +12,7 @@ pub fn edit_distance(a: &str, b: &str) -> Option<usize> {
         return Some(0);
     }
 
-    // In a short name, two changes would make any name similar to any other.
+    // With two changes, almost any two short names would be similar.
     let limit = match a.len().min(b.len()) {
         0 | 1 => 0,
         2..=5 => 1,

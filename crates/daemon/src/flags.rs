@@ -97,7 +97,8 @@ pub struct ProgramOptions<P> {
 ///
 /// As in Go, words that are neither flags nor values are ignored. The caller must log them. Unlike
 /// kube-dns, this function rejects such a word at the beginning of the command line, because it may
-/// be a misspelt subcommand. It rejects the names of the `subcommands` anywhere before `--`.
+/// be a misspelt subcommand. The function also rejects a name in `subcommands` if the name comes
+/// anywhere before `--`.
 ///
 /// The error is an [`Exit`] if the process must end: status 0 for `--help` (on standard error, as
 /// in Go) and `--version` (on standard output), status 2 for any mistake.

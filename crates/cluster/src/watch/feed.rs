@@ -208,7 +208,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
         loop {
             let part = page.next_part().await?;
             let at = Instant::now();
-            // A request that fails at once begins no list.
+            // `RelistStarted` is sent only after the first part of the list has arrived.
             if !std::mem::replace(&mut has_begun, true) {
                 self.send_change(Change::RelistStarted, at).await?;
                 self.has_sent_objects = true;
@@ -257,8 +257,8 @@ impl<E: Send + 'static> CollectionFeed<E> {
                 Ok(())
             }
             Err(end) => {
-                // An unreadable event may come again each time the watch is resumed. A new list
-                // gets around it.
+                // An unreadable event may come again each time the watch is resumed. So a new list
+                // replaces the watch after several failures.
                 if matches!(&end, AttemptEnd::Failed(failure) if failure.is_unreadable()) {
                     watching.unreadable += 1;
                 }
@@ -347,7 +347,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
         let read = match self.converter.convert_object(object) {
             Ok(read) => read,
             Err(problem) => {
-                // The list goes on, and its end removes the previous version of this object.
+                // The end of the list removes the previous version of this object.
                 let key = object.key();
                 self.malformed_log.log_object(key.as_ref(), &problem);
                 return Ok(());

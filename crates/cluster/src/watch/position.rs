@@ -81,7 +81,7 @@ pub(super) struct ListPosition {
 }
 
 impl Default for ListPosition {
-    /// Begins with the request of kube-dns: any version, from the API server's watch cache.
+    /// Begins with the same request as kube-dns: any version, from the API server's watch cache.
     fn default() -> Self {
         Self::new(ListExtent::Cached("0".to_owned()))
     }

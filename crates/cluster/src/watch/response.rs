@@ -27,8 +27,8 @@ const PORTION: usize = 4 << 10;
 /// Pause of the thread after it has received events. All events that arrive during the pause cost a
 /// single wake-up. An event that arrives after the pause is read immediately.
 const EVENT_PAUSE: Duration = Duration::from_millis(20);
-/// Bound of a page of a list in JSON, in octets. The bound is needed because such a page is read as
-/// a whole. A larger page is requested again with fewer objects.
+/// Maximum size of a page of a list in JSON, in octets. The size is bounded because such a page is
+/// read as a whole. A larger page is requested again with fewer objects.
 const MAX_JSON: usize = 32 << 20;
 /// Maximum number of pieces of a response that are received after the end of the list.
 const MAX_REST: usize = 64;

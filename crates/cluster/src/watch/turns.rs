@@ -61,7 +61,7 @@ impl ListTurns {
         let Some(turn) = &mut self.0 else {
             return;
         };
-        // Without a sender there will be no turn to wait for.
+        // If the finder has ended without a turn, the first lists do not wait.
         let first = match turn.wait_for(Option::is_some).await {
             Ok(turn) => turn.map(|turn| turn.first),
             Err(_) => None,
@@ -104,8 +104,8 @@ impl ListTurnsFinder {
         ListTurns(Some(self.turn.subscribe()))
     }
 
-    /// Asks the API server until there is an answer, but returns only after `stop`. `has_records`
-    /// tells whether this instance serves records already.
+    /// Requests the `DaemonSet` until the API server returns or refuses it, then waits for `stop`.
+    /// `has_records` tells whether this instance serves records already.
     pub async fn run(
         self,
         connection: &Connection,

@@ -74,7 +74,7 @@ async fn client_certificate_is_accepted() {
         .await;
 }
 
-/// The first certificate stands for an expired one. It is self-signed, so the proxy rejects it.
+/// The first certificate is self-signed, so the proxy rejects it like an expired certificate.
 #[tokio::test]
 async fn renewed_client_certificate_is_read_again() {
     let server = RunningApiServer::empty();

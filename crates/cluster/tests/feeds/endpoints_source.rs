@@ -78,7 +78,7 @@ impl RunningEndpoints {
         async move {
             let taking = async {
                 while !wanted(self) {
-                    let event = self.events.recv().await.expect("the feed goes on").event;
+                    let event = self.events.recv().await.expect("the feed runs").event;
                     self.take(event);
                 }
             };
@@ -111,7 +111,7 @@ impl RunningEndpoints {
         let (begun, mut sources) = (Instant::now(), Vec::new());
         while let Ok(received) = timeout_at(begun + time, self.events.recv()).await {
             let before = self.in_force();
-            self.take(received.expect("the feed goes on").event);
+            self.take(received.expect("the feed runs").event);
             if let Some(source) = self.in_force().filter(|now| Some(*now) != before) {
                 sources.push((source, begun.elapsed()));
             }

@@ -39,7 +39,7 @@ async fn until_listed(feed: &mut RunningFeed<Service>) -> Duration {
     tokio::time::timeout(5 * MINUTE, listed)
         .await
         .expect("the list ends in time")
-        .expect("the feed goes on");
+        .expect("the feed runs");
     begun.elapsed()
 }
 
@@ -57,7 +57,7 @@ fn failures(feed: &RunningFeed<Service>) -> Vec<(&'static str, u64)> {
 async fn pass(feed: &mut RunningFeed<Service>, time: Duration) {
     let end = Instant::now() + time;
     while let Ok(received) = tokio::time::timeout_at(end, feed.changes.recv()).await {
-        feed.mirror.apply(received.expect("the feed goes on").event);
+        feed.mirror.apply(received.expect("the feed runs").event);
     }
 }
 
@@ -349,7 +349,7 @@ async fn dead_connection_is_noticed_within_minutes() {
     tokio::time::timeout(140 * SECOND, away)
         .await
         .expect("the dead connection is noticed in time")
-        .expect("the feed goes on");
+        .expect("the feed runs");
     assert!(!feed.metrics.is_connected(Kind::Service));
     assert_eq!(failures(&feed), [("silent", 1)]);
     sleep(dead.end.saturating_sub(begun.elapsed())).await;
@@ -359,7 +359,7 @@ async fn dead_connection_is_noticed_within_minutes() {
     tokio::time::timeout(60 * SECOND, following)
         .await
         .expect("the feed recovers in time")
-        .expect("the feed goes on");
+        .expect("the feed runs");
     assert_eq!(stub.lists(), 1);
 }
 

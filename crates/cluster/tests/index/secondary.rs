@@ -1,4 +1,4 @@
-//! A secondary of published zones: it transfers them whole (AXFR) and by increments (IXFR).
+//! A secondary of published zones, which receives whole zones (AXFR) and differences (IXFR).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};

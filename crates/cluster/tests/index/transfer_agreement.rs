@@ -295,8 +295,8 @@ fn import(exists: bool) -> Event {
     ))
 }
 
-/// The zone of a name: of the zones that contain the name, the one with the longest domain. `None`
-/// if the name is in a stub domain.
+/// The zone that contains a name. If several zones contain the name, the zone with the longest
+/// domain. `None` if there is no such zone, or if the name is in a stub domain below the zone.
 fn holder(view: &Snapshot, owner: &str) -> Option<Name> {
     let is_below = |domain: &str| owner == domain || owner.ends_with(&format!(".{domain}"));
     let further = view.zones.iter().map(|zone| &zone.domain);
