@@ -15,7 +15,7 @@ use crate::peers::Peer;
 /// Number of sockets of dnsperf. The kernel spreads queries from several sockets over all sockets
 /// of the server.
 const CLIENTS: &str = "8";
-/// The time for which dnsperf may go on after [`Load::span`].
+/// Maximum time from the end of [`Load::span`] to the end of dnsperf.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// The tolerated fraction of lost queries. At full speed, some servers lose a few.

@@ -40,7 +40,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A server that runs already.
+    /// A server that is already running.
     pub fn running(name: &str, address: SocketAddr, pid: Pid) -> Self {
         let kinds = Kind::ALL.to_vec();
         Self {

@@ -33,7 +33,7 @@ impl Relay {
             let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
                 let (host, counter) = (host.clone(), Arc::clone(&counter));
-                // An error closes both connections, which the client notices.
+                // An error closes both connections, so the client notices the error.
                 connections.spawn(async move { drop(relay(client, &host, port, &counter).await) });
                 while connections.try_join_next().is_some() {}
             }

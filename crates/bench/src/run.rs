@@ -48,7 +48,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
 async fn perform(options: Options) -> anyhow::Result<()> {
     match options.command {
         None => measure(options.measuring).await,
-        // `run` starts the echo server itself, and does not get here.
+        // `run` serves this command itself, and does not call `perform`.
         Some(Command::Echo { .. }) => Ok(()),
         Some(Command::Hickory { listen, services }) => {
             hickory::serve(listen, &Cluster::generate(services)).await

@@ -53,7 +53,7 @@ pub(crate) struct Options {
     /// the status page of the sidecar; empty for none
     #[arg(long, value_name = "string", default_value = "http://127.0.0.1:10054")]
     sidecar: String,
-    /// the DNS server that clients ask
+    /// the DNS server that clients query
     #[arg(long, value_name = "string", default_value = "127.0.0.1:53")]
     dns: String,
     /// domain of the cluster; several are separated by commas

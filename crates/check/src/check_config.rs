@@ -115,7 +115,8 @@ impl ConfigData {
 }
 
 /// Writes the configuration of `CoreDNS` for the `ConfigMap` of the file, and for the arguments of
-/// the containers named kubedns. The file may have no `ConfigMap`, but not several.
+/// the containers named kubedns. The file must have at most one `ConfigMap`, and needs none
+/// if it has such arguments.
 fn write_corefile(options: &Options) -> Result<Exit, String> {
     let mut arguments = Vec::new();
     let maps = if options.path != "-" && Path::new(&options.path).is_dir() {
@@ -187,7 +188,7 @@ fn read_maps(path: &str) -> Result<Vec<ConfigData>, String> {
 
 fn read_text(path: &str) -> std::io::Result<String> {
     let mut text = String::new();
-    // One octet more shows that the input is too large.
+    // One octet more than the limit is read, so that an input that is too large is noticed.
     if path == "-" {
         let stdin = std::io::stdin().lock();
         stdin.take(MAX_INPUT + 1).read_to_string(&mut text)?;

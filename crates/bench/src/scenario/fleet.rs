@@ -31,7 +31,7 @@ const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
 /// Maximum number of instances that are queried after each change. More queries would take the CPU
 /// time that the other instances need.
 const ASKED: usize = 50;
-/// The pause between two queries to the same instance is at least this time, multiplied by the
+/// The pause between two queries to the same instance is at least this time multiplied by the
 /// number of queried instances. So during a start, or after a change, all instances together get at
 /// most ten thousand queries a second.
 const SPACING: Duration = Duration::from_micros(100);

@@ -140,7 +140,7 @@ fn access_of(options: &Options) -> Access {
     }
 }
 
-/// The value of a flag; `None` for an empty value, which means not given.
+/// The value of a flag; `None` if the value is empty.
 fn given(flag: &str) -> Option<String> {
     (!flag.is_empty()).then(|| flag.to_owned())
 }

@@ -1,4 +1,4 @@
-//! Sends a query for one name of every kind to the DNS server that clients ask.
+//! Sends a query for one name of every kind to the DNS server that clients query.
 
 use std::net::IpAddr;
 use std::str::FromStr as _;
@@ -84,8 +84,8 @@ pub(super) async fn check_names(
         let external = names.check_forwarded(name, RecordType::A, "an external name");
         checks.push(external.await);
     }
-    // The stub domains are queried at the same time: one without an answer must not delay the
-    // others.
+    // The stub domains are queried at the same time, so that a stub domain without an answer does
+    // not delay the others.
     let stubs = stub_domains.iter().take(MAX_STUB_DOMAINS);
     let stubs = stubs.map(|stub| names.check_forwarded(stub, RecordType::SOA, "a stub domain"));
     checks.extend(join_all(stubs).await);
@@ -326,7 +326,6 @@ impl NameChecks<'_> {
 
     /// Checks a forwarded name. NXDOMAIN and NODATA are answers, too.
     async fn check_forwarded(&self, name: &str, record_type: RecordType, kind: &str) -> CheckLine {
-        // A negative answer also shows that a server answers for this name.
         let how = match self.query(name, record_type).await {
             Ok(answer) => milliseconds(answer.time),
             Err(failure) if failure.is_negative_answer() => failure.words,

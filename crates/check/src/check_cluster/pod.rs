@@ -53,7 +53,7 @@ pub(super) async fn check_status(
     if options.sidecar.is_empty() {
         return vec![CheckLine::skipped(
             GROUP,
-            "no sidecar is asked: dnsmasq, upstreams and configuration are not checked",
+            "no sidecar is given: dnsmasq, upstreams and configuration are not checked",
         )];
     }
     let status = match status {
@@ -168,7 +168,7 @@ fn check_of_finding(finding: &PodFinding, group: FindingGroup) -> CheckLine {
         .with_advice(finding.action.as_str(), finding.section())
 }
 
-/// Asks each upstream, and appends the sidecar's findings about upstreams.
+/// Queries each upstream, and appends the sidecar's findings about upstreams.
 async fn check_upstreams(options: &Options, status: &SidecarStatus) -> Vec<CheckLine> {
     let routes = upstreams::list_upstreams(status);
     let asked = routes

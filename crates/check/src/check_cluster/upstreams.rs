@@ -1,6 +1,6 @@
-//! Asks the upstreams of the pod, each over its own transport.
+//! Queries the upstreams of the pod, each over its own transport.
 //!
-//! The status of the sidecar names the upstreams. An upstream over TLS is not asked: only kubedns
+//! The status of the sidecar names the upstreams. An upstream over TLS is not queried: only kubedns
 //! has the certificate authorities and pins for it, so the check repeats the state that kubedns
 //! reports.
 
@@ -18,7 +18,7 @@ pub(super) const GROUP: &str = "upstreams";
 
 /// The route of all names outside stub domains.
 const EXTERNAL_NAMES: &str = ".";
-/// Maximum number of upstreams that are asked. All are asked at the same time.
+/// Maximum number of upstreams that are queried. All are queried at the same time.
 const MAX_ASKED: usize = 64;
 /// Timeout of a query.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -70,7 +70,7 @@ pub(super) fn list_upstreams(status: &SidecarStatus) -> Vec<RouteUpstream> {
 }
 
 impl RouteUpstream {
-    /// Asks the upstream its `questions` one by one, until an answer is usable.
+    /// Sends the upstream its `questions` one by one, until an answer is usable or no answer comes.
     pub(super) async fn check(&self, external_name: &str) -> CheckLine {
         let names = self.served_names();
         let subject = if self.of_kubedns {
@@ -136,9 +136,9 @@ impl RouteUpstream {
         names.join(", ")
     }
 
-    /// The questions that test the upstream. An upstream of stub domains is asked for the SOA
-    /// record of the first one. An upstream of external names, or of unknown names, is asked for
-    /// the name servers of the root, and then for `external_name`.
+    /// The queries that test the upstream. An upstream of stub domains gets a query for the SOA
+    /// record of the first stub domain. An upstream of external names, or of unknown names, gets a
+    /// query for the name servers of the root, and then a query for `external_name`.
     fn questions(&self, external_name: &str) -> Vec<Query> {
         let mut domains = self.domains.iter();
         let is_external = domains.any(|domain| domain == EXTERNAL_NAMES);

@@ -92,7 +92,7 @@ async fn healthy_pod_passes_all_checks() {
     ] {
         assert_says(&checks, "passed", line, "");
     }
-    assert_says(&checks, "skipped", "no sidecar is asked", "");
+    assert_says(&checks, "skipped", "no sidecar is given", "");
     let line = "endpointslices cannot be listed, only endpoints can";
     assert_says(&checks, "warning", line, "");
 }
