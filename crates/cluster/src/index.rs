@@ -97,7 +97,7 @@ impl Index {
         snapshot.served = match &options.namespaces {
             Namespaces::All => None,
             Namespaces::Only(names) => Some(names.iter().map(|name| (name.clone(), ())).collect()),
-            // Nothing is served before the Namespace objects show what is selected.
+            // No namespace is served until the Namespace objects are known.
             Namespaces::Selected(_) => Some(treecache::Map::default()),
         };
 

@@ -80,7 +80,7 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
     ),
     (
         &["all-servers"],
-        Missing("servers are asked one after the other"),
+        Missing("servers are queried one after the other"),
     ),
     (
         &["dns-forward-max", "0"],
@@ -239,7 +239,9 @@ fn text_for_server(value: &str) -> String {
         (true, _) => format!("kubedns itself, which answers for {domain}"),
         (false, "") => format!("key deniedNames: {{\"{domain}\": \"NXDOMAIN\"}}"),
         (false, "#") => {
-            format!("no key: without a stub domain, the upstreams are asked for {domain}")
+            format!(
+                "no key: without a stub domain, kubedns forwards names in {domain} to the upstreams"
+            )
         }
         (false, server) => {
             let server = server_text(server);
@@ -307,7 +309,7 @@ mod tests {
             ),
             (
                 "--server=/a.example/# -S 2001:db8::1#5353 --local=/b.example/2001:db8::1",
-                "--server=/a.example/#: replaced by no key: without a stub domain, the upstreams are asked for a.example\n\
+                "--server=/a.example/#: replaced by no key: without a stub domain, kubedns forwards names in a.example to the upstreams\n\
                  -S 2001:db8::1#5353: replaced by key upstreamNameservers: [\"[2001:db8::1]:5353\"]\n\
                  --local=/b.example/2001:db8::1: replaced by key stubDomains: {\"b.example\": [\"2001:db8::1\"]}\n",
             ),

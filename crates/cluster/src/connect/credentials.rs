@@ -69,7 +69,7 @@ impl Credentials {
     /// [`CredentialsError`] if a credential cannot be used.
     pub(super) fn take(user: &mut AuthInfo) -> Result<Self, CredentialsError> {
         if let Some(provider) = &user.auth_provider {
-            // This is as in kube-dns, which does not link client-go's auth providers.
+            // kube-dns rejects auth providers, too: it does not link those of client-go.
             return Err(CredentialsError::AuthProvider(provider.name.clone()));
         }
         let fixed = fixed_authorization(user)?;

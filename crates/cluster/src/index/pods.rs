@@ -1,9 +1,9 @@
 //! The pods by address, to verify DNS names of pods (`10-1-0-5.apps.pod`) and to find the namespace
 //! of a client.
 //!
-//! A cluster has many pods, and `metadata.name` only distinguishes one pod from another. So only a
-//! hash of this name is stored. With 100,000 pods in a namespace, the probability of a collision is
-//! about 3e-10.
+//! A cluster has many pods, and `metadata.name` is needed only to distinguish one pod from another.
+//! So only a hash of this name is stored. With 100,000 pods in a namespace, the probability of a
+//! collision is about 3e-10.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;

@@ -138,8 +138,8 @@ pub(super) fn sort_longest_first<D: AsRef<str>, T>(domains: &mut [(D, T)]) {
     domains.sort_by_key(|(domain, _)| Reverse(domain.as_ref().split('.').count()));
 }
 
-/// A regular expression for all names below a domain. The expression has no backslash, which would
-/// need quotes.
+/// A regular expression for all names below a domain. The expression has no backslash, because a
+/// backslash would need quotes.
 fn pattern_below(domain: &str) -> String {
     format!("^.+[.]{}[.]$", domain.replace('.', "[.]"))
 }

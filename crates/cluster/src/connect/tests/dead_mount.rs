@@ -1,4 +1,4 @@
-//! Files on a dead mount. Named pipes stand for these files, because opening a named pipe for
+//! Files on a dead mount. The tests use named pipes as such files, because opening a named pipe for
 //! reading waits for a writer.
 
 use std::fs::{self, OpenOptions};
