@@ -17,7 +17,7 @@ pub const DEFAULT_BASE: u16 = 5300;
 /// connections from a higher range, so no connection takes a port of the block while a container
 /// restarts.
 const FREE_RANGE: std::ops::Range<u16> = 5_400..15_000;
-/// Blocks tried before giving up.
+/// Maximum number of blocks that `--port-base 0` tries.
 const FREE_ATTEMPTS: usize = 200;
 
 /// All ports of the pod.
@@ -111,7 +111,7 @@ impl Ports {
     /// is in use.
     fn reserve(self) -> Result<Sockets> {
         let bind = |port, purpose| {
-            // The text contains the reason already, so the error gets no source.
+            // The message contains the reason, so the error gets no source.
             Sockets::bind(port).map_err(|reason| {
                 anyhow!(
                     "port {port} ({purpose}) cannot be used: {reason}; choose other ports with --port-base N, or --port-base 0 for free ones"
@@ -125,7 +125,7 @@ impl Ports {
         Ok(upstream)
     }
 
-    /// All ports but `upstream`.
+    /// All ports except `upstream`, each with its purpose.
     fn listed(self) -> [(u16, &'static str); Self::COUNT as usize - 1] {
         [
             (self.dnsmasq, "dnsmasq"),

@@ -124,8 +124,8 @@ fn under_apex(labels: &[&str]) -> Name {
     name
 }
 
-/// Answers from the zones with RA set, as a resolver does: dnsmasq warns about an upstream without
-/// RA.
+/// Answers from the zones, and sets RA in the responses as a resolver does: dnsmasq warns about an
+/// upstream without RA.
 struct Resolver {
     zones: Catalog,
 }

@@ -2,7 +2,7 @@
 
 #![allow(
     clippy::unwrap_used,
-    reason = "a test that cannot go on has to end there"
+    reason = "a test that cannot continue must end at once"
 )]
 
 use std::collections::BTreeMap;

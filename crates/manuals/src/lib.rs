@@ -39,8 +39,8 @@ fn name_subcommands(program: &str, script: &str) -> String {
 /// Makes a zsh completion script look for the subcommand in the first word.
 ///
 /// `clap_complete` puts an optional positional argument before the subcommand, so that zsh would
-/// take the subcommand for that argument. The positional argument is left out: it stands for the
-/// arguments of dnsmasq, which come after `--` and never together with a subcommand.
+/// take the subcommand for that argument. This function removes the positional argument, which is
+/// for the arguments of dnsmasq: these come after `--`, and never together with a subcommand.
 fn put_subcommands_first(script: &str) -> String {
     let lines: Vec<&str> = script.lines().collect();
     let mut kept = String::new();

@@ -3,7 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on has to end there"
+    reason = "a test that cannot continue must end at once"
 )]
 
 use std::fs;

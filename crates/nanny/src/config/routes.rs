@@ -361,8 +361,8 @@ impl RouteSources<'_> {
         self.kubedns_is_behind && self.kubedns_follows && self.config.has_external_rules()
     }
 
-    /// kubedns, or the SERVFAIL server until kubedns follows the same configuration: before that,
-    /// kubedns could forward to servers that are not configured.
+    /// Returns kubedns if kubedns follows the same configuration. Otherwise returns the SERVFAIL
+    /// server, because kubedns could forward to servers that are not configured.
     fn kubedns_if_it_follows(&self) -> Nameserver {
         if self.kubedns_follows {
             self.kubedns

@@ -124,7 +124,7 @@ impl HealthProbe {
             return Some(ProbeFinding::Answers);
         }
 
-        // The silence grows by the time since the last missed probe.
+        // The silence grows by the time since the previous missed probe, but at most by one second.
         let silence = match self.silence.take() {
             Some(silence) => silence.add_missed_probe(now, process),
             None => ProbeSilence::new(now, process),
@@ -155,7 +155,7 @@ impl HealthProbe {
 /// `stopped`.
 #[derive(Debug)]
 struct ProbeSilence {
-    /// The time at which the last probe timed out.
+    /// The time at which the last missed probe ended.
     last_missed: Instant,
     /// The state of the process at that time.
     last_state: ProcessState,

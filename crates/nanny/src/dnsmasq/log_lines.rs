@@ -24,7 +24,7 @@ pub(crate) enum LineSeverity {
     Warning,
     /// Start, stop, statistics.
     Information,
-    /// The servers, files and options of dnsmasq, which the nanny logs in lines of its own.
+    /// A line about the servers, files or options of dnsmasq. The nanny logs these itself.
     Detail,
     /// A line of `--log-queries`.
     Query,

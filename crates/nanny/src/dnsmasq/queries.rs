@@ -26,7 +26,7 @@ use wire::top::{AnswerSampler, SampledAnswer, TopQueries};
 
 use crate::dnsmasq::query_lines::{LoggedQuery, QueryLineJoiner};
 
-/// Replaces the RCODE of a query without an answer. No answer has this RCODE.
+/// The RCODE that is counted for a query without an answer. No real answer has this RCODE.
 const NO_ANSWER: u16 = u16::MAX;
 /// Limit of lines that wait for a reader.
 const MAX_QUEUED: usize = 4096;

@@ -168,7 +168,7 @@ async fn loop_of_stub_domain_is_found_and_ends() {
     }
 }
 
-/// A dnsmasq without loop detection still asks the server when the nanny has found a loop. So
+/// A dnsmasq without loop detection queries the server even after the nanny has found a loop. So
 /// dnsmasq and the nanny disagree until the loop ends, and a further reload would not help.
 #[tokio::test]
 async fn lasting_dispute_takes_one_reload() {
