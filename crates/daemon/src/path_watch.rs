@@ -68,7 +68,7 @@ impl PathWatch {
     /// A watch on `path` that signals at least once per `period`. A period below 100 ms is raised
     /// to 100 ms.
     pub fn new(path: &Path, period: Duration) -> Self {
-        // Events have absolute paths, which are compared with this one.
+        // Events have absolute paths, which are compared with this path.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let wake = Arc::new(Notify::new());
         let handler = event_handler(path.clone(), Arc::clone(&wake));
@@ -271,7 +271,7 @@ mod tests {
         }
     }
 
-    /// A lock that is held stands for a mount that hangs.
+    /// A held lock simulates a mount that hangs.
     #[tokio::test]
     async fn hung_look_blocks_no_thread() {
         let file = tempfile::NamedTempFile::new().unwrap();

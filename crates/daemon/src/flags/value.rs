@@ -186,7 +186,7 @@ impl FromStr for GoDuration {
 pub struct GoPeriod(Option<Duration>);
 
 impl GoPeriod {
-    /// A hundred years: a period that no process reaches. It stands for never.
+    /// A hundred years, which means never, because no process runs that long.
     pub const NEVER: Duration = Duration::from_hours(100 * 365 * 24);
 
     /// The period as a duration, [`Self::NEVER`] at most.

@@ -179,8 +179,8 @@ impl<'a> TypedFlag<'a> {
         Some((arg, value.strip_prefix('=').unwrap_or(value)))
     }
 
-    /// Adds `arg` with its value: `value`, `true` for a switch without one, or the next word of
-    /// `argv`.
+    /// Adds `arg` with `value`. If `value` is `None`, a switch gets the value `true`, and any other
+    /// flag gets the next word of `argv`.
     fn push_flag(
         &self,
         arg: &Arg,

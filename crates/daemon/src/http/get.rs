@@ -67,7 +67,7 @@ pub fn authority(url: &str) -> Option<&str> {
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     let (host, port) = rest.rsplit_once(':')?;
     let is_host_and_port = !host.is_empty() && port.parse::<u16>().is_ok();
-    // The text goes into a request: a line break or a path would change it.
+    // The text becomes part of a request. A line break or a path would change the request.
     (is_host_and_port && rest.chars().all(is_in_authority)).then_some(rest)
 }
 
