@@ -107,7 +107,7 @@ impl StoredMessage {
         self.message.host != Host::Nothing
     }
 
-    /// Whether the message has another group than `group`.
+    /// Whether the message has a group other than `group`.
     fn has_group_beside(&self, group: &str) -> bool {
         !self.message.group.is_empty() && self.message.group != group
     }
@@ -341,7 +341,7 @@ impl<'t> TreeWalk<'t> {
             return;
         }
 
-        // A wildcard at the end stands for all that is below.
+        // A wildcard as the last label of the path matches all keys below this node.
         if rest.is_empty() {
             return self.collect_below(node);
         }
@@ -408,7 +408,7 @@ fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
     let mut depth = first.depth();
     for stored in all {
         if stored.depth() < depth {
-            // As in SkyDNS, no message after this one can set the group.
+            // As in SkyDNS, a message without a group ends the search for the group.
             if stored.message.group.is_empty() {
                 break;
             }
@@ -417,8 +417,8 @@ fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
         }
     }
 
-    // If keys of the same length have several groups, there is no reason to prefer one of the
-    // groups.
+    // If messages of several groups have keys of the same length, no group takes precedence, and
+    // all messages are kept.
     let is_disputed = all
         .iter()
         .any(|stored| stored.has_group_beside(group) && stored.depth() == depth);
@@ -431,8 +431,8 @@ fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
         .collect()
 }
 
-/// Drops repeated aliases, as in SkyDNS. Messages with addresses are kept, since the key of each
-/// message stands for a name of its own.
+/// Drops repeated aliases, as in SkyDNS. All messages with addresses are kept, since the key of
+/// each message is a different name.
 fn without_repeated_aliases(mut all: Vec<&StoredMessage>) -> Vec<&StoredMessage> {
     let mut seen = std::collections::HashSet::new();
     all.retain(|stored| {
@@ -531,7 +531,7 @@ mod tests {
         assert_eq!(
             find_keys(&tree, "").unwrap().len(),
             5,
-            "the apex stands for all messages"
+            "a query for the apex finds all messages"
         );
     }
 

@@ -35,7 +35,7 @@ pub struct Options {
     server: String,
     #[command(flatten)]
     pub(crate) parameters: ExplainParameters,
-    /// anything else
+    /// words after the name and the type, which are rejected
     #[arg(hide = true)]
     rest: Vec<String>,
     /// print the explanation as JSON

@@ -219,7 +219,7 @@ pub(crate) enum NameKind {
 pub(crate) struct TypeAnswer {
     #[serde(rename = "type")]
     pub(crate) qtype: String,
-    /// `None` when the query is forwarded.
+    /// The RCODE; `None` if the query is forwarded.
     pub(crate) rcode: Option<String>,
     /// The records of the answer section in a fixed order; 32 at most.
     pub(crate) records: Vec<AnswerRecord>,
@@ -247,9 +247,9 @@ pub(crate) struct AnswerRecord {
     pub(crate) name: String,
     #[serde(rename = "type")]
     pub(crate) rtype: String,
-    /// In presentation format.
+    /// The record data in presentation format.
     pub(crate) data: String,
-    /// Seconds.
+    /// The TTL in seconds.
     pub(crate) ttl: u32,
 }
 
@@ -434,7 +434,7 @@ impl DnsmasqPath {
         matches!(self.asks, Kubedns | KubednsAndStubDomain | NotInFront)
     }
 
-    /// The RCODE that dnsmasq itself answers if its arguments leave the name without a server:
+    /// The RCODE with which dnsmasq itself answers if its arguments give the name no server:
     /// NXDOMAIN for a domain without a server, REFUSED if dnsmasq has no upstream at all.
     pub(crate) fn denial(&self) -> Option<u16> {
         if self.asks != DnsmasqAsks::Arguments || !self.servers.is_empty() {

@@ -114,7 +114,7 @@ fn parse_query(query: &str) -> Result<ExplainQuery, ExplainRequestError> {
                 format = parse_format(&value)?;
                 continue;
             }
-            // If a mistyped parameter were ignored, the answer would be to another question.
+            // If a mistyped parameter were ignored, the response would explain another query.
             other => return Err(ExplainRequestError::Parameter(shorten(other, 40))),
         };
         *parameter = value.into_owned();

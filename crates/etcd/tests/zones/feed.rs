@@ -317,8 +317,8 @@ async fn password_file_authenticates_user() {
     seen.until(|tree| tree.len() == 1).await;
 }
 
-/// A named pipe stands for a file on a dead mount: nothing is written to the pipe, so reading it
-/// does not end. No etcd is needed.
+/// The password file is a named pipe to which nothing is written. So reading it does not end, as on
+/// a dead mount. No etcd is needed.
 #[tokio::test]
 async fn hung_password_file_is_failure() {
     let folder = tempfile::tempdir().unwrap();

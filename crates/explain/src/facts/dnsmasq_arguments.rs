@@ -1,4 +1,4 @@
-//! The options of dnsmasq that decide about forwarded names, as the nanny reports them.
+//! The options of dnsmasq, as the nanny reports them, that matter for a forwarded name.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -30,9 +30,8 @@ const ABOUT_OTHER_NAMES: [&str; 3] = ["domain-needed", "no-resolv", "resolv-file
 const ADDRESS: &str = "address";
 /// Addresses for names: `NAME,NAME,ADDRESS`.
 const HOST_RECORD: &str = "host-record";
-/// In place of a domain, this stands for all names. In place of the server of a domain, it stands
-/// for the servers that are given without a domain. In place of an address, it stands for `0.0.0.0`
-/// and `::`.
+/// In place of a domain, `#` means all names. In place of the server of a domain, `#` means the
+/// servers that are given without a domain. In place of an address, `#` means `0.0.0.0` and `::`.
 const STANDARD: &str = "#";
 
 /// The options of one dnsmasq.
@@ -52,7 +51,7 @@ pub(crate) struct DomainOptions {
     pub(crate) domain: Name,
     /// The options as written.
     pub(crate) texts: Vec<String>,
-    /// The servers to ask.
+    /// The servers that dnsmasq queries.
     pub(crate) servers: Vec<String>,
     pub(crate) decision: DomainDecision,
 }
@@ -72,9 +71,9 @@ pub(crate) struct DomainAddresses {
 pub(crate) enum DomainDecision {
     /// dnsmasq answers NXDOMAIN, whatever servers the domain has (`--address=/DOMAIN/`).
     Denied,
-    /// The servers that are given without a domain are asked (`--server=/DOMAIN/#`).
+    /// dnsmasq queries the servers that are given without a domain (`--server=/DOMAIN/#`).
     Standard,
-    /// The servers of the domain are asked. Without any, dnsmasq answers NXDOMAIN.
+    /// dnsmasq queries the servers of the domain. If there are none, dnsmasq answers NXDOMAIN.
     Servers,
 }
 
@@ -179,8 +178,8 @@ impl DnsmasqArguments {
         options.map(DnsmasqOption::text).collect()
     }
 
-    /// The options that change the answers about `name`, whatever server gives them. The options
-    /// are as written.
+    /// The options, as written, that change the answers about `name`, whichever server gives the
+    /// answers.
     pub(crate) fn about_answers(&self, name: &Name) -> Vec<String> {
         let options = self.0.iter();
         let options = options.filter(|option| self.is_about_answers(option, name));
@@ -284,7 +283,7 @@ impl DnsmasqOption {
         let (domains, _) = self.value.strip_prefix('/')?.rsplit_once('/')?;
         let domains = domains.split('/').filter_map(|domain| match domain {
             STANDARD => Some(Name::default()),
-            // The empty domain stands for names of one label. Options for such names are ignored.
+            // The empty domain means names of one label. Options for such names are ignored.
             "" => None,
             domain => Name::parse(domain).ok(),
         });

@@ -156,7 +156,8 @@ impl DnsFront {
         {
             return path;
         }
-        // As a cache, or with rules for external names, dnsmasq has no other server than kubedns.
+        // If dnsmasq is only a cache, or if there are rules for external names, the nanny gives
+        // dnsmasq no other server than kubedns.
         if self.topology == DnsmasqTopology::Cache || self.config.has_external_rules() {
             return self.with_options(name, path_to_kubedns(kubedns_domain.as_ref()));
         }

@@ -24,10 +24,10 @@ const MAX_SHOWN: usize = 8;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ObjectLookup {
     pub(crate) services: Vec<WantedService>,
-    /// Services whose names may be misspelled. The reply lists all Services that share the name or
+    /// Services whose names may be misspelled. The result lists all Services that share the name or
     /// the namespace of one of them.
     pub(crate) misspelled: Vec<ObjectKey>,
-    /// An address without a PTR record. The reply lists the Services that have the address among
+    /// An address without a PTR record. The result lists the Services that have the address among
     /// their endpoints.
     pub(crate) address: Option<IpAddr>,
 }

@@ -1,4 +1,4 @@
-//! The names that a resolver makes of one name with its search list.
+//! The names that a resolver derives from one name with its search list.
 //!
 //! The order is that of glibc. The order of musl differs: for a name of at least `ndots` dots, musl
 //! skips the search list. For other names, musl stops at the first name that exists, even if it has
@@ -68,8 +68,8 @@ pub(crate) fn names_to_query(request: &ExplainRequest, list: &[Name], zone: &Zon
 /// The names of the search list that kubedns walks for `name`. If kubedns walks no list, the
 /// result is `name` alone.
 fn walked_names(request: &ExplainRequest, zone: &Zone, name: Name) -> Vec<Name> {
-    // With --search-suffix, the name alone selects the list. With --autopath, the list also depends
-    // on the querying pod.
+    // With --search-suffix, the list depends only on the name. With --autopath, the list also
+    // depends on the querying pod.
     let list = zone
         .search_list(name.wire())
         .or_else(|| match &request.search {

@@ -36,7 +36,7 @@ pub struct ServerState {
 /// now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailingUpstream {
-    /// The stub domain of the route, in lower case; `None` stands for external names.
+    /// The stub domain of the route, in lower case; `None` for external names.
     pub domain: Option<Name>,
     /// The server, as the configuration names it.
     pub server: String,
@@ -64,8 +64,8 @@ pub struct LostZone {
     pub reason: String,
 }
 
-/// The part of the explanation's document that describes the server. The objects that were found
-/// tell whether kubedns reads Endpoints or EndpointSlices.
+/// The part of the explanation's document that describes the server. `found` tells whether
+/// kubedns reads Endpoints or EndpointSlices.
 pub(crate) fn report_server(
     state: &ServerState,
     snapshot: &Snapshot,

@@ -42,7 +42,7 @@ pub(crate) fn most_telling(
 }
 
 /// The rank of a name, by how useful its explanation is to the user. A name with an answer has the
-/// highest rank. A name that only the search list makes, and that nobody meant, has the lowest.
+/// highest rank. A name of the search list that the user probably did not mean has the lowest.
 fn rank_candidate(evidence: Evidence<'_>, candidate: &NameCandidate, typed: &Name) -> u8 {
     let is_single_label = candidate.route == NameRoute::SingleLabel;
     // A name given with the cluster domain is the name that the user means.
@@ -97,7 +97,7 @@ pub(crate) fn summarise(candidates: &[NameCandidate], at: usize) -> AnswerSummar
 
     let text = match outcome {
         LookupOutcome::Answered => {
-            // Only names that the resolver queries earlier can take the answer's place.
+            // The resolver uses the answer of an earlier name if that name exists.
             let before = forwarded_candidates(&candidates[..at]);
             unless_forwarded_exists(describe_records(candidate).sentence, &before)
         }
@@ -110,7 +110,7 @@ pub(crate) fn summarise(candidates: &[NameCandidate], at: usize) -> AnswerSummar
         }
         _ if forwarded.is_empty() => describe_missing(candidate),
         _ => {
-            // The missing name is not the end: the resolver goes on to the forwarded names.
+            // A resolver that finds no answer here continues with the forwarded names.
             let rest = match forwarded.as_slice() {
                 [only] => describe_only_forwarded(candidates, only),
                 several => list_in_turn(several),

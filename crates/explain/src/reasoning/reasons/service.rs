@@ -281,8 +281,8 @@ fn no_ready_endpoints(
         _ => format!("Service {key} is headless and"),
     };
 
-    // `None` stands for a Service without any endpoints object, 0 for a Service whose endpoints
-    // objects are empty.
+    // `None` means that the Service has no endpoints object. 0 means that its endpoints objects
+    // have no addresses.
     let not_ready = endpoints.map(|endpoints| endpoints.not_ready);
     let text = match not_ready {
         None => format!("{start} has no endpoints: {NO_POD}"),
