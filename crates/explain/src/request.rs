@@ -170,7 +170,7 @@ impl RequestedSearch {
             [namespace] if !namespace.contains('.') && is_label(namespace) => {
                 Ok(Self::Namespace((*namespace).to_owned()))
             }
-            // A word that is no label can only be a misspelt namespace.
+            // A single word without dots that is not a label can only be a misspelt namespace.
             [word] if !word.contains('.') => Err(ExplainRequestError::Search((*word).to_owned())),
             words if words.len() > MAX_SEARCH_DOMAINS => Err(ExplainRequestError::LongSearch),
             words => words

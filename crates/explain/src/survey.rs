@@ -200,7 +200,7 @@ fn describe_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> NameDetai
             objects.push(object);
         }
     }
-    // A Service that does not exist has nothing to show.
+    // Without a Service and without endpoints, there is nothing to show.
     objects.retain(|object| object.service.is_some() || object.endpoints.is_some());
 
     NameDetail {

@@ -58,7 +58,7 @@ fn render_tried_names(
     tried: &[TriedName],
     detail: &NameDetail,
 ) {
-    // A single name is in the first line already.
+    // If there is only one name, the first line already shows the name and its outcome.
     if tried.len() < 2 {
         return;
     }

@@ -82,7 +82,7 @@ struct InputReceivers {
     resolv_conf: watch::Receiver<ResolvConf>,
     names: watch::Receiver<ResolvedNames>,
     loops: watch::Receiver<Arc<Loops>>,
-    /// The watch of the `ConfigMap`; `None` if the configuration comes from elsewhere.
+    /// The watch of the `ConfigMap`; `None` if the configuration has another source.
     config_map: Option<watch::Receiver<FeedState>>,
 }
 
@@ -225,7 +225,7 @@ impl ConfigPublisher {
         }
         let in_force = self.inputs.compute(&self.flags, self.knowledge);
 
-        // An edit is reported once, and not again when another input changes.
+        // A warning about an edit is logged once, and not again when another input changes.
         let is_edited = in_force.version != self.in_force.borrow().version;
         self.report(&in_force, is_edited);
         send_changed(&self.in_force, Arc::new(in_force));

@@ -9,7 +9,7 @@ const USEFUL_LIMIT: u64 = 16_384;
 const DEFAULT_LIMIT: u64 = 1024;
 
 /// Raises the soft limit of descriptors up to `USEFUL_LIMIT`, as far as the hard limit allows.
-/// Returns the soft limit in force, from which bounds on sockets derive.
+/// Returns the soft limit in force, which determines the maximum numbers of sockets.
 pub(crate) fn raise_limit() -> usize {
     let (soft, hard) = match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok(limits) => limits,

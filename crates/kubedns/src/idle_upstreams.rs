@@ -2,9 +2,9 @@
 //!
 //! An upstream that answers clients is never probed. The first probe repeats a query that the
 //! upstream answered before, if there is one. While probes get no usable answer, each further probe
-//! asks another question. The server of a stub domain is asked for the SOA record of the domain. A
-//! server for external names is asked in turn for the NS records of the root and for a name that
-//! the operator chooses, because some resolvers refuse the root.
+//! asks another question. A probe queries the server of a stub domain for the SOA record of the
+//! domain. The probes of a server for external names alternate between the NS records of the root
+//! and a name that the operator chooses, because some resolvers refuse the root.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use wire::rfc1123::is_label;
 /// The name or the address in `text`; the whole text if no form matches. As in resolvers, an
 /// IPv4-mapped IPv6 address becomes the IPv4 address.
 pub(super) fn name_in_text(text: &str) -> String {
-    // The scheme decides first, because a URL contains slashes as well.
+    // The scheme is checked first, because a URL contains slashes as well.
     let name = match (text.split_once("://"), text.split_once('/')) {
         (Some((_, rest)), _) => without_port(authority_of_url(rest)).to_owned(),
         (None, Some(("svc" | "service" | "services", name))) => without_port(name).to_owned(),

@@ -191,7 +191,7 @@ fn deleted_service_has_time() {
     let redis = "redis-master.prod.svc.cluster.local";
     for (words, name) in [("web.prod", "web"), (redis, "redis-master")] {
         let reason = &cluster.explain(words).detail.reasons[0];
-        // The year begins with 20.
+        // Only the first two digits of the time are compared.
         let text = format!(
             "there is no Service {name:?} in namespace prod any more: kubedns saw its deletion at 20"
         );

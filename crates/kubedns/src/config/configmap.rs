@@ -14,7 +14,7 @@ use cluster::watch::{
     Collection, CollectionFeed, FeedPhase, FeedState, ReceivedEvent, WatchTiming,
 };
 
-/// Bound of the changes that wait in the channel.
+/// Maximum number of changes that wait in the channel.
 const QUEUE: usize = 16;
 /// If requests are refused for this time, the `ConfigMap` is considered unreadable. A starting API
 /// server refuses all requests for a moment.
@@ -76,7 +76,6 @@ impl ConfigMapFeed {
 pub(super) async fn until_read_refused(config_map: &mut Option<watch::Receiver<FeedState>>) {
     if let Some(watch) = config_map {
         while let Ok(since) = watch.wait_for(is_refused).await.map(|state| state.since) {
-            // A starting API server refuses all requests for a moment.
             let allowed = watch.wait_for(|state| !is_refused(state));
             let deadline = since + REFUSAL_DELAY;
             if tokio::time::timeout_at(deadline, allowed).await.is_err() {

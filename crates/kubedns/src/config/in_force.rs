@@ -58,7 +58,7 @@ impl ConfigFlags {
             service_domain: options.domain.first.name(),
             zones: options.own_zones(),
             nameservers: nameservers.good,
-            // The flags are not contradictory here: kubedns would have exited before.
+            // This does not fail: kubedns has already exited if its flags are contradictory.
             search: options.search().ok().flatten(),
             fallthrough: Arc::clone(&zone.fallthrough),
             listening: vec![address],
@@ -270,7 +270,8 @@ fn own_servers(servers: &ConfiguredServers, flags: &ConfigFlags) -> Vec<Upstream
         .collect()
 }
 
-/// Those of `servers` that neither are this server nor lead back to it on the route of `domain`.
+/// Those of `servers` that are not this server, and that do not forward the queries of the route of
+/// `domain` back to it.
 fn usable_servers(
     servers: &[Upstream],
     domain: Option<&str>,

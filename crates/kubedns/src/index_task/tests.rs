@@ -133,7 +133,7 @@ fn empty_index() -> Index {
     Index::new(Arc::new(Published::new(Snapshot::new(Zone::new(&domain)))))
 }
 
-/// The defaults, which hold before the configuration is known.
+/// The defaults, which are in force before the configuration is known.
 fn assumed() -> InForce {
     InForce {
         is_known: false,
@@ -231,7 +231,7 @@ async fn unchanged_list_publishes_nothing() {
     running.send([service("last", "10.96.0.9")]).await;
     let published = |running: &RunningTask| running.metrics.publications.get() - publications;
     running.until(|running| published(running) > 0).await;
-    assert_eq!(published(&running), 1, "only for the last Service");
+    assert_eq!(published(&running), 1, "only the new Service is published");
     assert!(!Arc::ptr_eq(&before, &running.published.get()));
     running.end().await.unwrap();
 }
@@ -415,7 +415,7 @@ async fn hung_volume_delays_shutdown_once() {
     };
     tokio::select! {
         () = writer.write_last(&index, EndpointsSource::Endpoints) => {}
-        () = time => unreachable!("time has no end"),
+        () = time => unreachable!("this loop never ends"),
     }
 
     let waited = stopped.elapsed();
@@ -522,8 +522,8 @@ fn overdue_configuration_ends_the_wait() {
     assert!(!overdue(112));
 }
 
-/// An explainer whose explanations stop in their middle until the returned sender is dropped. The
-/// receiver gets a message from each explanation that has begun.
+/// An explainer whose explanations wait until the returned sender is dropped. The receiver gets a
+/// message when an explanation begins.
 fn stopping_explainer(
     running: &RunningTask,
 ) -> (
