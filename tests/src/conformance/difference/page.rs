@@ -12,9 +12,17 @@ const HEAD: &str = "\
 kube-dns-rs answers as kube-dns 1.26 does, oddities included, except for the differences on this page. The tables describe each
 difference in one sentence.
 
-Most differences always apply. In these cases, kube-dns is wrong in a way that nobody can rely on. The others apply only with
+Most differences always apply, because nobody can rely on what kube-dns does in these cases. The others apply only with
 `--strict-dns`: the RFCs or the Kubernetes DNS-Based Service Discovery specification 1.1.0 require another answer, but a
 cluster may depend on the answer of kube-dns.
+
+The page uses these words:
+
+* An *alias* is a name with a CNAME record: an ExternalName Service or a federated name.
+* A *federated name* such as `web.apps.west.svc.cluster.local` stands for a Service in a federation of clusters (here `west`).
+* An *SRV name* begins with a port and a protocol: `_http._tcp.web.apps.svc.cluster.local`.
+* A *pod name* is made of an address: `10-0-0-1.apps.pod.cluster.local`.
+* *Ours* is the behaviour of kube-dns-rs. *Pinned by* lists tests; [the last section](#how-this-page-is-kept-true) explains it.
 ";
 
 const TAIL: &str = "
