@@ -22,6 +22,7 @@ The page uses these words:
 * A *federated name* such as `web.apps.west.svc.cluster.local` stands for a Service in a federation of clusters (here `west`).
 * An *SRV name* begins with a port and a protocol: `_http._tcp.web.apps.svc.cluster.local`.
 * A *pod name* is made of an address: `10-0-0-1.apps.pod.cluster.local`.
+* *kubedns*, *nanny* and *sidecar* are the programs of kube-dns-rs. After *kube-dns:*, nanny and sidecar are those of kube-dns.
 * *Ours* is the behaviour of kube-dns-rs. *Pinned by* lists tests; [the last section](#how-this-page-is-kept-true) explains it.
 ";
 
