@@ -7,7 +7,8 @@
 //! not exist, and the client's address belongs to a pod of the namespace, the server walks the rest
 //! of the list.
 //!
-//! [`Zone::search_list`](crate::Zone::search_list) builds the list of names for a query;
+//! [`Zone::search_list`](crate::Zone::search_list) builds the list of names for search completion,
+//! and [`Zone::search_list_of_client`](crate::Zone::search_list_of_client) the list for autopath.
 //! [`crate::resolve::search_walk`] walks the list.
 
 use wire::Name;

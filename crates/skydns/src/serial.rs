@@ -123,7 +123,7 @@ pub(crate) fn to_next_second() -> Duration {
     Duration::from_secs(1).saturating_sub(Duration::from_nanos(now.subsec_nanos().into()))
 }
 
-/// The low 32 bits of a time. The time wraps in 2106, and so does the serial.
+/// The low 32 bits of a time. These bits wrap in 2106, and so does the serial.
 fn low_bits(seconds: u64) -> u32 {
     u32::try_from(seconds & u64::from(u32::MAX)).unwrap_or_default()
 }

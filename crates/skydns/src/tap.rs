@@ -1,8 +1,8 @@
 //! Copies of answered queries, for readers that watch queries.
 //!
-//! Without readers, a query costs one relaxed load. Each [`TapWatch`] has a filter, a maximum
-//! number of records a second, and a bounded queue. The filter is applied before anything is
-//! copied. Records beyond the limits are dropped and counted, so a slow reader never delays an
+//! Without readers, the tap costs one relaxed load for each query. Each [`TapWatch`] has a filter,
+//! a maximum number of records a second, and a bounded queue. The filter is applied before anything
+//! is copied. Records beyond the limits are dropped and counted, so a slow reader never delays an
 //! answer.
 
 use std::net::SocketAddr;
@@ -242,7 +242,7 @@ impl WatchSink {
             return true;
         }
 
-        // The name comes last, because its conversion takes the most work.
+        // The name is matched last, because its conversion takes the most work.
         let mut text = [0; MAX_NAME];
         filter.matches_name(write_name_text(answered.name(), &mut text))
     }
@@ -309,7 +309,7 @@ fn write_name_text<'t>(wire: &[u8], text: &'t mut [u8; MAX_NAME]) -> &'t [u8] {
         }
     }
 
-    // The dot after the last label stands for the root and is removed.
+    // The octet of the root became a dot after the last label. That dot is removed.
     text.get(..length.saturating_sub(1)).unwrap_or_default()
 }
 
@@ -403,7 +403,7 @@ impl QueryTap {
     }
 }
 
-/// The queue of one reader. Dropping the watch closes it.
+/// The queue of one reader. Dropping this value closes the watch.
 #[derive(Debug)]
 pub struct TapWatch {
     tap: Arc<QueryTap>,

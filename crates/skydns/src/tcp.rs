@@ -262,7 +262,7 @@ impl<B: Backend> ClientConnection<B> {
         answers: &mut Vec<u8>,
     ) -> AnswerAttempt<B::View> {
         let start = answers.len();
-        // The length is known only after the answer.
+        // The length is known only when the answer is complete.
         answers.extend_from_slice(&[0, 0]);
         let client = self.client.ip();
         let attempt = self

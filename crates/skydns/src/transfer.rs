@@ -107,8 +107,8 @@ impl<V: View> ZoneTransfers<V> {
     /// Makes a version of each zone whose records are not the same in `view` as in the zone's last
     /// version. Returns whether there is a new version.
     ///
-    /// `now` is the time in seconds since 1970. The serial of a version is such a time, so a zone
-    /// has at most one new version each second. The caller must wait for the next second, as
+    /// `now` is the time in seconds since 1970. The serial of a version is a time in seconds, so a
+    /// zone has at most one new version each second. The caller must wait for the next second, as
     /// [`follow_changes`](Self::follow_changes) does.
     pub fn update_versions(&self, view: &Arc<V>, now: u64) -> bool {
         let zones: Vec<Name> = transferable_zones(&**view).cloned().collect();

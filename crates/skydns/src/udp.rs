@@ -2,10 +2,10 @@
 //! answers are written directly into the send buffer.
 //!
 //! The threads are not part of the async runtime. Most queries are answered within two
-//! microseconds, and a blocking receive is the cheapest wait for the next query. Queries that wait
-//! for an upstream begin on the thread that received them ([`crate::inline_tasks`]). While such a
-//! query waits, the thread serves further queries, and also waits for the reply. Then it sends the
-//! answer.
+//! microseconds, and a blocking receive is the cheapest way to wait for the next query. The work on
+//! a query that needs an upstream begins on the thread that received the query
+//! ([`crate::inline_tasks`]). While the query waits, the thread serves further queries, and also
+//! waits for the upstream's reply. When the reply arrives, the thread sends the answer.
 
 mod socket;
 
@@ -185,8 +185,8 @@ impl<B: Backend> UdpWorker<B> {
     }
 
     /// Continues to serve while queries wait for upstreams, then closes the socket's queue, and
-    /// answers what is left in it. A query that is in the queue when the socket is closed would get
-    /// no answer.
+    /// answers the queries that are left in the queue. If the socket were closed first, these
+    /// queries would get no answer.
     fn drain_socket(
         &mut self,
         buffers: &mut BatchBuffers,

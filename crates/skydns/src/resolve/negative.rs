@@ -47,7 +47,7 @@ fn minimum_field(soa: &Record<'_>) -> Range<usize> {
     end.saturating_sub(4)..end
 }
 
-/// Lowers the number of seconds in `field` to `limit`.
+/// Lowers the number of seconds in `field` to at most `limit`.
 fn lower_seconds(message: &mut [u8], field: Range<usize>, limit: u32) {
     let Some(octets) = message.get_mut(field).and_then(<[u8]>::first_chunk_mut) else {
         return;

@@ -39,8 +39,8 @@ pub struct SearchWalk {
     first_response: Option<CandidateResponse>,
     /// Lowest TTL of the negative responses so far, in seconds.
     negative_ttl: u32,
-    /// TTL of the zone's records, in seconds. It is also the maximum TTL of the CNAME record that
-    /// the walk adds.
+    /// TTL of the zone's records, in seconds. It is also the maximum TTL of a CNAME record that the
+    /// walk adds, and of records whose owner the walk changes to the query name.
     alias_ttl: u32,
     /// SERIAL, REFRESH, RETRY and EXPIRE of the SOA record in a negative answer of the walk.
     soa_numbers: [u32; 4],
@@ -53,7 +53,7 @@ pub struct SearchWalk {
 enum WalkEnd {
     /// No name exists so far.
     Missing,
-    /// A name exists without records of the type. The response is for the last such name.
+    /// A name exists, but has no records of the type. The response is for the last such name.
     Empty(usize, CandidateResponse),
     /// A name has records.
     Found(usize, CandidateResponse),
@@ -220,8 +220,9 @@ impl SearchWalk {
         self.lookups
     }
 
-    /// Appends the answer to `out`. For addresses the answer begins with a CNAME to the name at
-    /// which the walk ended. Clients then see the same canonical name as after a walk of their own.
+    /// Appends the answer to `out`. The answer to an A, AAAA or CNAME query begins with a CNAME to
+    /// the name at which the walk ended. Clients then see the same canonical name as after a walk
+    /// of their own.
     pub fn append_answer(self, query: &Query<'_>, out: &mut Vec<u8>) -> (Reply, Completion) {
         // No name exists: the client gets the response that it would get without the walk.
         if let (WalkEnd::Missing, Some(first_response)) = (&self.end, &self.first_response) {
@@ -350,9 +351,10 @@ impl CandidateResponse {
         }
     }
 
-    /// Writes the records of the response for `name`. The TTL of records that the walk adds is at
-    /// most `ttl`. If the answer is negative and the response has no SOA record, `soa` is added.
-    /// Returns whether the answer is truncated.
+    /// Writes the records of the response for `name`. A CNAME record that the walk adds, and
+    /// records whose owner the walk changes to the query name, have a TTL of at most `ttl`. If the
+    /// answer is negative and the response has no SOA record, `soa` is added. Returns whether the
+    /// answer is truncated.
     fn copy_records(
         &self,
         query: &Query<'_>,

@@ -190,7 +190,7 @@ impl<B: Backend> Resolver<B> {
         out
     }
 
-    /// Answers one name, in as many rounds as its external names need.
+    /// Answers the query for one name. Looks up external names in at most [`MAX_ROUNDS`] rounds.
     pub(super) async fn complete_name(
         self: &Arc<Self>,
         admitted: &AdmittedAsk<'_, B::View>,

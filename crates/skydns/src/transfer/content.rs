@@ -306,10 +306,10 @@ fn query_message(name: &[u8], rtype: u16) -> Vec<u8> {
     message
 }
 
-/// Keeps the alias of a name, or the other records: a CNAME excludes other records and further
-/// CNAMEs (RFC 1034, section 3.6.2). The engine returns all of these records, as clients of
-/// kube-dns expect. Records that clients look for are kept: addresses, and the SRV records of a
-/// port.
+/// Keeps either one CNAME or the other records of a name, because a CNAME excludes other records
+/// and further CNAMEs (RFC 1034, section 3.6.2). The engine returns all of these records, as
+/// clients of kube-dns expect. The CNAME is dropped if the name has addresses, or is a port and has
+/// SRV records, because clients look for these records.
 fn keep_alias_or_others(owner: &[u8], records: &mut Vec<ZoneRecord>) {
     let has_addresses = records.iter().any(ZoneRecord::is_address);
     let is_service_port = is_port(owner) && records.iter().any(ZoneRecord::is_service);

@@ -137,7 +137,7 @@ impl OwnerNames {
         }
     }
 
-    /// Adds the names of the ports below each of the `aliases` that points to a name in the zone
+    /// Adds the names of the ports below each alias in `aliases` whose target is a name in the zone
     /// `target`.
     fn add_ports(&mut self, target: Authority<'_>, aliases: &AliasesByTarget<'_>) {
         target.records.owner_names(None, &mut |path| {

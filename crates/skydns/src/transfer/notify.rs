@@ -86,7 +86,7 @@ impl<V: View> ZoneNotifier<V> {
         }
     }
 
-    /// Sends the notification of a zone. A failure is like a lost datagram.
+    /// Sends the notification of a zone. A failure is treated like a lost datagram.
     async fn send_notice(&mut self, id: u16, zone: &Name) {
         let Some(message) = self.notice_message(id, zone) else {
             return;
@@ -116,8 +116,8 @@ impl<V: View> ZoneNotifier<V> {
         self.socket = None;
     }
 
-    /// Counts a notification without a response. After the first one, no other is logged until a
-    /// response arrives.
+    /// Counts a notification without a response. After one such notification is logged, no other is
+    /// logged until a response arrives.
     fn report_unanswered(&mut self, zone: &Name) {
         self.transfers
             .metrics

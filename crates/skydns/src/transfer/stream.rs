@@ -197,7 +197,7 @@ impl<V: View + 'static> TransferStream<V> {
         let turn = turn.acquire_owned().await.ok()?;
         let transfers = Arc::clone(&self.transfers);
 
-        // A message takes milliseconds of work, too much for a thread of the runtime.
+        // A message takes milliseconds of work, which is too much for a thread of the runtime.
         let made = tokio::task::spawn_blocking(move || {
             let message = work.write_message(&transfers);
             drop(turn);
@@ -398,8 +398,8 @@ impl<V: View> SoaParts<'_, '_, V> {
 
 impl<V: View> ZoneTransfers<V> {
     /// The steps from the client's version of a zone to the version `to`; `None` if this process
-    /// did not make the client's version, or no longer has the steps. If the client sends no
-    /// EXPIRE, its version may come from another replica, so the result is `None`.
+    /// did not make the client's version, or no longer has the steps. The result is also `None` if
+    /// the client sends 0 as EXPIRE, because its version may come from another replica.
     fn steps_since(
         &self,
         zone: &Name,

@@ -79,7 +79,7 @@ pub(crate) struct TsigSession {
     original_id: u16,
 }
 
-/// The time in a signature, with an error if the times of client and server differ.
+/// The time in a signature, with an error if the clocks of client and server differ too much.
 struct SignedTiming<'o> {
     /// Seconds since 1970.
     time: u64,
@@ -328,8 +328,8 @@ impl TsigSession {
         record
     }
 
-    /// Rejects a query whose time differs too much. The response is signed and holds the time of
-    /// our clock (RFC 8945, section 5.2.3).
+    /// Rejects a query whose time differs too much from our clock. The response is signed and holds
+    /// the time of our clock (RFC 8945, section 5.2.3).
     fn refuse_time(
         &mut self,
         tsig: &TsigRecord<'_>,

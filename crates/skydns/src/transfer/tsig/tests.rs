@@ -102,7 +102,7 @@ fn query_signed_otherwise_is_refused() {
         ("another question", changed(14), 9, Some(BADSIG), false),
         ("an old request", old, 9, Some(BADTIME), true),
         ("octets after the signature", longer, 1, None, false),
-        ("another class than TSIG's", header_field, 1, None, false),
+        ("a wrong class", header_field, 1, None, false),
     ] {
         let expected = RefusalResponse {
             rcode,
