@@ -31,7 +31,7 @@ const MAX_DIFFERENCE: Duration = Duration::from_mins(2);
 #[derive(Debug)]
 pub(crate) struct RouterInputs {
     pub(crate) config: watch::Receiver<ConfigState>,
-    /// The resolv.conf whose servers dnsmasq uses; empty if none.
+    /// The resolv.conf whose servers dnsmasq uses; empty if dnsmasq uses no resolv.conf.
     pub(crate) resolv_conf: watch::Receiver<ResolvConf>,
     pub(crate) names: watch::Receiver<ResolvedNames>,
     pub(crate) kubedns: watch::Receiver<Option<KubednsRoutes>>,

@@ -161,7 +161,7 @@ struct StartedRouting {
 
 /// The resolv.conf files that the nanny reads.
 struct ResolvConfs {
-    /// The file whose servers dnsmasq uses; empty if none.
+    /// The file whose servers dnsmasq uses; empty if dnsmasq uses no resolv.conf.
     for_dnsmasq: watch::Receiver<ResolvConf>,
     /// The file whose servers resolve the names of stub servers.
     for_names: watch::Receiver<ResolvConf>,

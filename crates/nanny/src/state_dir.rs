@@ -26,7 +26,7 @@ const PROBE: &str = ".probe";
 /// domains and for the status file, and for the new version of each file while it is replaced.
 const ROOM: usize = 64 << 10;
 
-/// Limit of directory entries searched for leftovers.
+/// Maximum number of directory entries that are searched for leftovers.
 const MAX_ENTRIES: usize = 10_000;
 
 /// A writable directory.

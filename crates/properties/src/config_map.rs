@@ -205,8 +205,8 @@ fn resolutions(config: &Config) -> ResolvedNames {
     ])
 }
 
-/// The expected lines, each as a domain and a server. The domain `None` stands for all names that
-/// are in no other domain.
+/// The expected lines, each as a domain and a server. The domain `None` means all names that are
+/// in no other domain.
 fn expected(
     config: &Config,
     resolv_conf: &[Nameserver],

@@ -38,10 +38,11 @@ pub(crate) struct LoggedQuery {
     /// The name in lower case, without a trailing dot, as filters expect.
     pub(crate) name: String,
     pub(crate) qtype: u16,
-    /// `None` without an answer.
+    /// `None` if the query has no answer.
     pub(crate) rcode: Option<u16>,
     /// The source of the answer: `cache`, `config`, a hosts file, or a server. Without an answer,
-    /// the last server to which dnsmasq forwarded the query, or `dnsmasq`.
+    /// the last server to which dnsmasq forwarded the query, or `dnsmasq` if the query was not
+    /// forwarded.
     pub(crate) by: String,
     pub(crate) took: Duration,
 }
@@ -150,7 +151,7 @@ impl QueryLineJoiner {
     fn begin_query(&mut self, id: &str, query: &str, now: Instant) -> Option<LoggedQuery> {
         let (qtype, rest) = query.split_once("] ")?;
         let (name, client) = rest.rsplit_once(" from ")?;
-        // dnsmasq writes types without a name as `type=65`.
+        // If dnsmasq knows no name for a type, it writes the number, as in `type=65`.
         let number = qtype.strip_prefix("type=").map(str::parse);
         let qtype = match number {
             Some(Ok(number)) => number,
@@ -260,7 +261,7 @@ fn split_id(line: &str) -> Option<(&str, &str)> {
 }
 
 /// Parses a line whose first word is `source`. `None` for a line without an answer, and for a
-/// CNAME, because the answer follows.
+/// CNAME, because a later line has the answer.
 fn parse_answer<'l>(source: &'l str, rest: &str) -> Option<LineAnswer<'l>> {
     let (_, value) = rest.rsplit_once(" is ")?;
     if value == "<CNAME>" {
@@ -285,7 +286,7 @@ fn parse_answer<'l>(source: &'l str, rest: &str) -> Option<LineAnswer<'l>> {
 mod tests {
     use super::*;
 
-    /// The queries reported for lines that a real dnsmasq 2.90 logged. The lines come a second
+    /// The queries reported for lines that a real dnsmasq 2.90 logged. The lines are a second
     /// apart.
     fn joined(lines: &str) -> Vec<String> {
         joined_each(Duration::from_secs(1), lines)
@@ -360,8 +361,8 @@ mod tests {
 2 127.0.0.3/57848 reply query is duplicate
 5 127.0.0.4/41945 query[A] other.test from 127.0.0.4
 5 127.0.0.4/41945 reply query is duplicate";
-        // The filler lines take ten seconds, more than `UNANSWERED_AFTER`, so that a query still
-        // waiting would be reported.
+        // The filler lines take ten seconds, more than `UNANSWERED_AFTER`. A query that still
+        // waited would be reported.
         let filler = "\nx".repeat(100);
         let expected = [
             "127.0.0.2 A slow.test. NXDOMAIN 192.0.2.1 200ms",

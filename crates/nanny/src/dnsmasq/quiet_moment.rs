@@ -6,8 +6,8 @@
 //! which takes less than a millisecond, dnsmasq is stopped (SIGSTOP). dnsmasq gets the SIGHUP
 //! before it continues. The SIGTERM before a restart is sent in the same way.
 //!
-//! Such moments are frequent even under load. If no quiet moment comes in time (upstream servers
-//! that do not answer, or many slow queries), the signal is sent anyway.
+//! Such moments are frequent even under load. If no quiet moment comes in time, because upstream
+//! servers do not answer or many queries are slow, the signal is sent anyway.
 //!
 //! In a quiet moment, `/proc` shows that dnsmasq waits in poll(2), that no packets wait at its
 //! port, and that it has no more sockets than an idle dnsmasq. A forwarded query has a socket of
@@ -27,7 +27,7 @@ use nix::unistd::Pid;
 
 use crate::dnsmasq::health::read_process_state;
 
-/// Limit of the wait until `/proc` shows the process as stopped.
+/// The longest wait until `/proc` shows the process as stopped.
 const STOPPING: Duration = Duration::from_millis(5);
 /// After this time the client of a waiting query has retried or given up.
 const ABANDONED_AFTER: Duration = Duration::from_secs(5);
@@ -49,7 +49,7 @@ pub(crate) struct QuietMoments {
 /// Targets of the descriptors, such as `socket:[4711]`.
 type Descriptors = BTreeSet<OsString>;
 
-/// The moment at which a signal was sent.
+/// Whether a signal was sent in a quiet moment, or anyway after the time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SignalTiming {
     Quietly,

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 const LIMIT: usize = 6;
 const WINDOW: Duration = Duration::from_mins(1);
 /// The pause after the second death within the window; the first death has no pause. The pause
-/// doubles with each death.
+/// doubles with each further death.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
 /// The times of the deaths within [`WINDOW`].

@@ -45,7 +45,7 @@ use crate::dnsmasq::stub_probes::StubProbes;
 /// Maximum number of open connections; further connections wait. dnsmasq has at most twenty
 /// processes that answer over TCP.
 const MAX_CONNECTIONS: usize = 64;
-/// Limit of responses that wait to be sent on one connection.
+/// Maximum number of responses that wait to be sent on one connection.
 const MAX_PENDING: usize = 16;
 /// Longest life of a connection.
 const MAX_CONNECTION_LIFE: Duration = Duration::from_secs(5);

@@ -32,7 +32,7 @@ struct SharedProbes {
 }
 
 impl StubProbes {
-    /// Starts with no probes, and with labels that no other dnsmasq has.
+    /// Creates an empty set of probes, with labels that no other dnsmasq has.
     pub(crate) fn new() -> Self {
         Self(Arc::new(SharedProbes {
             label: format!("forward-loop.{:016x}", fastrand::u64(..)),

@@ -397,8 +397,8 @@ impl Supervisor {
     /// the servers become arguments.
     fn select_arguments(&mut self, is_first: bool) -> StartArguments {
         if self.plan.mode == EditMode::Restart {
-            // New arguments need a trial, except at the first start. So a restart does not take
-            // newer routes: they stay due, and their trial follows the restart.
+            // New arguments need a trial, except at the first start. So a restart does not use
+            // newer routes: these routes stay pending, and their trial follows the restart.
             if is_first {
                 let newest = self.delivery.take_newest();
                 self.delivery.mark_in_force(newest);

@@ -116,7 +116,7 @@ async fn settled(rig: &NannyRig, kubedns: &Kubedns) {
     kubedns.until_polled(2).await;
 }
 
-/// dnsmasq retries the query long before the client, which would wait five seconds.
+/// dnsmasq retries the query long before the client does: the client waits five seconds.
 #[tokio::test]
 async fn query_survives_restart_of_kubedns() {
     let kubedns = Kubedns::start("192.0.2.1").await;
