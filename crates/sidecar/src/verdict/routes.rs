@@ -58,7 +58,7 @@ pub(super) fn route_servers(status: &SidecarStatus) -> RouteServers {
 }
 
 /// Adds the servers of dnsmasq. Servers in `loops` are left out: dnsmasq lists these servers, but
-/// does not ask them.
+/// does not query them.
 fn add_dnsmasq_routes(
     dnsmasq: &DnsmasqReport,
     loops: &BTreeSet<String>,

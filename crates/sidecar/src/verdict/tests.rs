@@ -150,7 +150,8 @@ fn failing_probe_names_silent_part() {
     }
 }
 
-/// With `--health=through`, the state of a server that refuses the probed name is `Failed`, too.
+/// With `--health=through`, a server that refuses the probed name has the state `Failed`, like a
+/// silent server.
 #[test]
 fn server_that_refuses_the_name_is_not_silent() {
     let refuses = |part| ProbeStatus {
@@ -243,8 +244,8 @@ fn upstreams_of_kubedns_are_ignored_while_dnsmasq_forwards() {
     assert_eq!(found(&behind), [""; 0]);
 }
 
-/// `kubedns_upstream_up` has a series for each server that dnsmasq or kubedns asks. The series ends
-/// when the server is no longer asked.
+/// `kubedns_upstream_up` has a series for each server that dnsmasq or kubedns queries. The series
+/// ends when neither of them queries the server any more.
 #[test]
 fn upstreams_are_exported_per_route() {
     let metrics = Metrics::new("x").unwrap();

@@ -1,5 +1,6 @@
 //! The status page in a real browser: the Content-Security-Policy permits the script, and the
-//! script updates the page, also behind a proxy. Skipped if Chromium is not installed.
+//! script updates the page, also behind a proxy. The tests are skipped if Chromium is not
+//! installed.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

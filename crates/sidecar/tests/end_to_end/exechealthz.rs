@@ -81,7 +81,8 @@ impl Pod {
     }
 }
 
-/// Kubernetes 1.4.0 has a single command. The liveness probe of kubedns is `/healthz` on port 8080.
+/// In Kubernetes 1.4.0, the container has a single command. The liveness probe of kubedns is
+/// `/healthz` on port 8080.
 #[tokio::test]
 async fn one_command_checks_both_parts() {
     let command = format!(
@@ -106,8 +107,8 @@ async fn one_command_checks_both_parts() {
     assert_eq!(pod.sidecar.get("/quit").await.0, 404);
 }
 
-/// Kubernetes 1.4.7 and 1.5 have two commands. The liveness probes on port 8080 are
-/// `/healthz-kubedns` for kubedns and `/healthz-dnsmasq` for dnsmasq.
+/// In Kubernetes 1.4.7 and 1.5, the container has two commands. The liveness probes on port 8080
+/// are `/healthz-kubedns` for kubedns and `/healthz-dnsmasq` for dnsmasq.
 #[tokio::test]
 async fn each_part_has_its_command() {
     let dnsmasq = format!("--cmd=nslookup {NAME} 127.0.0.1 >/dev/null");

@@ -25,7 +25,8 @@ pub(crate) struct Sidecar {
 }
 
 impl Sidecar {
-    /// Starts a sidecar on a free port, without default addresses that other tests might use.
+    /// Starts a sidecar on a free port. The sidecar does not query the default addresses of kubedns
+    /// and the nanny, because other tests might use these addresses.
     pub(crate) async fn start<S: AsRef<str>>(flags: &[S]) -> Self {
         let mut all = vec![
             "--prometheus-addr=127.0.0.1",

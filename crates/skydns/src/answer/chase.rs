@@ -26,8 +26,7 @@ use crate::own_names::{MAX_CHAIN, OwnTarget};
 /// hundreds of external queries.
 const MAX_QUESTIONS: usize = 32;
 
-/// Result of following a name. For a name with several aliases, it is the greatest result of any
-/// alias.
+/// Result of following a name. A name with several aliases has the greatest of their results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ChaseResult {
     /// A loop, a chain that is too long, or no answer from an upstream.
@@ -230,7 +229,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             reached = reached.max(result);
         }
 
-        // Only after the last alias is it certain that no alias has an address.
+        // The CNAME is written after all aliases were followed, because any alias may have an
+        // address.
         if reached == ChaseResult::NoData
             && !beside_addresses
             && let Some(alias) = bare
