@@ -14,7 +14,7 @@
 //! | [`config_map`] | a resolv.conf and the values of the `ConfigMap`, separated by zero octets |
 //! | [`probe`] | the value of `--probe` |
 //! | [`flags`] | a command line, one word per line; the first octet selects the program |
-//! | [`snapshot_file`] | a snapshot file, or the lines of one without header and checksum |
+//! | [`snapshot_file`] | a snapshot file, or its lines without header and checksum |
 //! | [`watch`] | events of the API server, one per line |
 //! | [`feed`] | responses of the API server to lists and watches |
 //! | [`transfer`] | one octet that selects the TSIG key and the version of the zone, then a request for a zone transfer over TCP |

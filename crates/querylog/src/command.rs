@@ -1,5 +1,5 @@
 //! The commands `kube-dns tap` and `kube-dns top`. They request a page from the status port of
-//! kubedns or nanny, and print the reply.
+//! kubedns or the nanny, and print the reply.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -38,7 +38,7 @@ set queryLog in the ConfigMap, or add --log-queries=extra to the arguments of dn
 ";
 /// Status port of kubedns in the manifests.
 const KUBEDNS_ADDRESS: &str = "http://127.0.0.1:8081";
-/// Status port of nanny in the manifests.
+/// Status port of the nanny in the manifests.
 const NANNY_ADDRESS: &str = "http://127.0.0.1:10056";
 /// Timeout for the whole reply to `top`, and for the header of the reply to `tap`.
 const TIMEOUT: Duration = Duration::from_secs(10);

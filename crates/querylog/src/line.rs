@@ -36,7 +36,7 @@ pub struct QueryLine {
     /// Source of the answer. In kubedns: `auth`, `reverse`, `stub`, `recursive`, `cache`, or the
     /// key of the `ConfigMap` whose rule answered. In dnsmasq: `cache`, `config`, a hosts file, or
     /// a server. If dnsmasq had no answer: the last server to which it forwarded the query, or
-    /// `dnsmasq`.
+    /// `dnsmasq` if the query was not forwarded.
     pub by: String,
 }
 

@@ -52,7 +52,7 @@ pub struct QueryLogger<S, O> {
 #[derive(Debug)]
 struct OpenLog<S> {
     source: S,
-    /// Time at which the log ends; `None` without an end.
+    /// Time at which the log ends; `None` if the log has no end.
     end: Option<Instant>,
 }
 

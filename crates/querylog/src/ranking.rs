@@ -1,5 +1,5 @@
-//! Clients and names with the most queries: the JSON document that `GET /top` returns, and the same
-//! as text.
+//! Clients and names with the most queries: the JSON document that `GET /top` returns, and its text
+//! form.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -45,8 +45,8 @@ pub struct RankingRow {
     pub owner: ClientOwner,
     /// Estimated number of answers.
     pub queries: u64,
-    /// The row's share of all answers, between 0 and 1. In the tables of NXDOMAIN and SERVFAIL, it
-    /// is the share of all answers with this RCODE.
+    /// The row's share of all answers, between 0 and 1. In the tables of NXDOMAIN and SERVFAIL: the
+    /// row's share of all answers with this RCODE.
     pub share: f64,
 }
 

@@ -201,8 +201,8 @@ impl<S: LineSource> TapReader<S> {
     async fn next_chunk(&mut self) -> Option<String> {
         loop {
             let now = Instant::now();
-            // This is checked before the lines are taken, so that no line that arrived before the
-            // end is lost.
+            // The end is checked before the lines are taken, so that no line that arrived before
+            // the end is lost.
             let is_over = now >= self.end || self.stop.is_cancelled() || self.source.is_over();
 
             let mut chunk = self.take_lines();

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// In order, the rate of each log that was to be opened, and `-` for each log that was closed.
+/// The rate of each log that was to be opened, and `-` for each log that was closed, in order.
 #[derive(Clone, Default)]
 struct OpenedLogs(Arc<Mutex<Vec<String>>>);
 
