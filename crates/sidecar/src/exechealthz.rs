@@ -94,7 +94,7 @@ impl HealthPlan {
 
     /// The index of the probe that replaces this `nslookup`: an existing probe, or a new one.
     fn probe_index(&mut self, lookup: &NslookupQuery, options: &Options) -> usize {
-        // A probe for the same name at the same server already knows the answer.
+        // An existing probe for the same name at the same server replaces the lookup.
         let existing = self
             .specs
             .iter()

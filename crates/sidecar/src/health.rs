@@ -9,7 +9,8 @@ use serde::{Serialize, Serializer};
 use crate::recent::Recent;
 use crate::time::{Now, millis, milliseconds};
 
-/// Limit of results kept for the plot: twenty minutes at the default interval of five seconds.
+/// Maximum number of results kept for the plot: twenty minutes at the default interval of five
+/// seconds.
 const MAX_HISTORY: usize = 240;
 
 /// The result of one probe.
@@ -45,12 +46,12 @@ impl ProbeFailure {
 #[derive(Clone, Debug)]
 pub(crate) struct Health {
     pub(crate) last: ProbeOutcome,
-    /// The time of the last change of `state`.
+    /// The time of the last change of `last.state`.
     pub(crate) since: Instant,
     /// The time of the last result, or of the start if there is no result.
     last_at: Instant,
-    /// Number of probes in a row without an answer for the probed name. They count even if the
-    /// server is healthy.
+    /// Number of probes in a row without an answer for the probed name. Such probes count even if
+    /// the server is healthy.
     pub(crate) failures: u32,
     pub(crate) history: Recent<ProbeResult, MAX_HISTORY>,
 }

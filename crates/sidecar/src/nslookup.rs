@@ -1,5 +1,5 @@
-//! Parses the lookups in a command of exechealthz, given by `--cmd`. The sidecar probes these names
-//! itself and runs no command.
+//! Parses the lookups in a command of exechealthz, given by `--cmd`. The sidecar probes the names
+//! in these lookups itself, and runs no command.
 
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ use wire::{FlagAddrError, ServerAddr};
 use crate::spec::{ProbeSpecError, fully_qualified};
 
 /// A command of manifests up to Kubernetes 1.5: `nslookup NAME SERVER >/dev/null`, or several
-/// joined with `&&`.
+/// such lookups joined with `&&`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NslookupCommand(pub(crate) Vec<NslookupQuery>);
 

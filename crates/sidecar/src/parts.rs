@@ -21,7 +21,6 @@ use crate::upstream_history::UpstreamHistories;
 use crate::upstreams::{ProbeSettings, UpstreamProbes};
 use crate::verdict::Verdicts;
 
-/// State that the tasks and the HTTP routes share.
 #[derive(Debug)]
 pub(crate) struct Parts {
     /// The command line.

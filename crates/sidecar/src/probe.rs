@@ -18,7 +18,7 @@ use crate::options::HealthMode;
 use crate::spec::ProbeSpec;
 use crate::time::{Now, milliseconds, repeat};
 
-/// The maximum delay of a first probe after the start.
+/// The maximum delay of the first probe after the start.
 const MAX_FIRST_DELAY: Duration = Duration::from_secs(5);
 /// After this number of failed probes in a row, the server is known to fail. Before that, a failed
 /// probe is repeated without waiting for the whole interval.
@@ -95,7 +95,8 @@ impl Probe {
         repeat(ticks, stop, || self.probe_until_known()).await;
     }
 
-    /// Probes once, and soon again after a failure.
+    /// Probes once. After a failure, probes again soon, up to [`FAILURES_TO_KNOW`] failures in a
+    /// row.
     async fn probe_until_known(&self) {
         loop {
             let next = Instant::now() + REPETITION.min(self.spec.interval);
@@ -109,8 +110,8 @@ impl Probe {
 
     pub(crate) async fn probe_once(&self) {
         let spec = &self.spec;
-        // Both queries are sent at once, because a silent dnsmasq lets each of them run into its
-        // timeout.
+        // Both queries are sent at once, because each query takes its whole timeout if dnsmasq is
+        // silent.
         let (asked, own_latency) = tokio::join!(
             query_server(&spec.server, spec.transport, &spec.question, TIMEOUT),
             self.own_answer_latency(),
@@ -165,7 +166,8 @@ impl Probe {
     }
 
     /// The latency of an answer that dnsmasq gives without its upstreams; `None` without such an
-    /// answer, for other servers, and if only answers for the probed name count as healthy.
+    /// answer, for servers other than dnsmasq, and if only answers for the probed name count as
+    /// healthy.
     async fn own_answer_latency(&self) -> Option<Duration> {
         if (self.mode, self.part) != (HealthMode::SelfOnly, PodPart::Dnsmasq) {
             return None;

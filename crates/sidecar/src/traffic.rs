@@ -166,7 +166,7 @@ impl CacheReading {
     }
 }
 
-/// The rise of a counter; `None` if it is unknown, or began again at zero.
+/// The rise of a counter; `None` if a reading is missing, or if the counter began again at zero.
 fn rise(before: Option<f64>, after: Option<f64>) -> Option<f64> {
     let rise = after? - before?;
     (rise >= 0.0).then_some(rise)

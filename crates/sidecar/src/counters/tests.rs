@@ -121,7 +121,7 @@ async fn malformed_answer_counts_an_error() {
     let malformed = texts.map(|text| format!("hits.bind. 0 CH TXT {text}"));
     let of_other_type = "hits.bind. 0 IN A 192.0.2.1".to_owned();
     let answers = malformed.into_iter().chain([of_other_type]);
-    // `None` stands for the answer REFUSED, and the empty text for a truncated answer.
+    // `None` means the answer REFUSED, and the empty text means a truncated answer.
     let records = answers.map(Some).chain([None, Some(String::new())]);
     for record in records {
         let at = format!("{record:?}");

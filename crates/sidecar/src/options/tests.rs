@@ -40,7 +40,7 @@ fn command_line_of_manifest_is_parsed() {
 }
 
 /// kube-dns starts with these values, although it cannot work with them. `docs/differences.md`
-/// tells how it fails.
+/// says how kube-dns fails.
 #[test]
 fn impossible_value_ends_the_start() {
     let long_label = format!("--probe={},127.0.0.1,x", "a".repeat(129));

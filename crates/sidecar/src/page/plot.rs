@@ -41,8 +41,7 @@ pub(super) fn small_svg(label: &str, history: &[ProbeResult], axes: &PlotAxes) -
 
 fn results(history: &[ProbeResult], axes: &PlotAxes) -> Markup {
     let bottom = HEIGHT - BELOW;
-    // A result without an answer leaves a gap in the line. If it is a failure, a mark in the gap
-    // shows it.
+    // A result without an answer leaves a gap in the line. Each failure has a mark in its gap.
     html! {
         @for run in healthy_runs(history) { (line(run, axes)) }
         @for point in failures(history) {

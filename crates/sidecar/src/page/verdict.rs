@@ -22,8 +22,8 @@ pub(super) fn title(status: &SidecarStatus) -> String {
     format!("{mark} {words} {} kube-dns", status.pod)
 }
 
-/// The icon of the tab. Each level has its own shape and colour. `None` stands for an unknown
-/// level.
+/// The icon of the tab. Each level has its own shape and colour. `None` means that the level is
+/// unknown.
 pub(super) fn icon(level: Option<FindingLevel>) -> String {
     let shape = match level {
         None => {

@@ -22,7 +22,8 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// resolver that answers SERVFAIL after its own timeouts.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Limit of results kept for the plot: ten minutes at the default interval of five seconds.
+/// Maximum number of results kept for the plot: ten minutes at the default interval of five
+/// seconds.
 pub(super) const MAX_HISTORY: usize = 120;
 
 /// State of one upstream.

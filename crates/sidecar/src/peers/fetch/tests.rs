@@ -84,7 +84,7 @@ async fn unusable_urls_fail() {
     assert!(fetch("http://127.0.0.1:1/").await.is_err());
 }
 
-/// A named pipe stands for a file on a dead mount: opening it waits for a writer.
+/// A named pipe simulates a file on a dead mount: opening the pipe waits for a writer.
 #[tokio::test]
 async fn hanging_file_times_out_until_released() {
     let directory = tempfile::tempdir().unwrap();
