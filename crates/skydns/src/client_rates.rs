@@ -156,8 +156,7 @@ impl ClientRates {
         first_free
     }
 
-    /// Microseconds since the start; at least one, because zero stands for an entry that was never
-    /// used.
+    /// Microseconds since the start; at least one, because zero means that an entry was never used.
     fn microseconds(&self, now: Instant) -> u64 {
         let elapsed = now.saturating_duration_since(self.start);
         u64::try_from(elapsed.as_micros()).map_or(TIME_MASK, |micros| micros + 1)

@@ -57,7 +57,7 @@ pub enum NameProgress {
 /// The reason why an answer waits.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PendingAnswer {
-    /// The query is not for our names: forward it to an upstream unchanged.
+    /// The query must be forwarded to an upstream, whose reply is the answer.
     Forward(System),
     /// The answer needs external names. The caller gets the answers to these queries and calls the
     /// engine again.

@@ -144,7 +144,7 @@ mod tests {
         let turn = Arc::clone(&queue.turn).acquire_owned().await.unwrap();
         tokio::select! {
             biased;
-            _ = queue.run_in_turn(host(1), || ()) => unreachable!("it is another's turn"),
+            _ = queue.run_in_turn(host(1), || ()) => unreachable!("another query has the turn"),
             () = std::future::ready(()) => {}
         }
 

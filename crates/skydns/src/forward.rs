@@ -59,7 +59,7 @@
 //! reply over TCP grows only as octets arrive. EDNS options above 4 KiB are not forwarded.
 //! [`ForwardLimits::within_descriptors`] lowers the limits on queries and on connections if few
 //! file descriptors are available. The task of a query ends when the query's budget ends, or
-//! earlier with the outcome. The task goes on even if no caller waits any more.
+//! earlier with the outcome. The task continues even if no caller waits any more.
 
 mod answer;
 mod attempts;
@@ -348,7 +348,8 @@ impl Forwarder {
                     return Ok(waiter);
                 }
 
-                // The query runs in a task of its own, so it goes on if this caller goes away.
+                // A separate task sends the query, so the query continues if this caller stops
+                // waiting.
                 let state = Arc::clone(&self.state);
                 let running = run_query(state, query, transport, owner);
                 inline_tasks::spawn(&self.state.tasks, &Handle::current(), running);
@@ -385,8 +386,8 @@ impl Forwarder {
 
     /// Checks whether upstreams forward queries to this server. Each of `ways` is an upstream and a
     /// domain for which the upstream is used; the upstream is queried for a name below the domain.
-    /// The result is true if the query came back to this server, false if there was only a reply,
-    /// and `None` if there was neither. All upstreams are queried at once, within
+    /// A result is true if the query came back to this server, false if there was only a reply, and
+    /// `None` if there was neither. All upstreams are queried at once, within
     /// [`ForwardLimits::budget`] and without counting in the metrics. The caller's server must be
     /// listening, and must call [`Forwarder::exchange`] for a query that comes back.
     ///
@@ -427,8 +428,8 @@ impl Forwarder {
 
     /// Probes the upstreams that have given no usable answer (NOERROR, NXDOMAIN) for `idle`. Every
     /// upstream is probed in a separate task, and has at most one probe at a time. A probe without
-    /// a reply is repeated once. Successive probes take turns between a query that the upstream has
-    /// answered before, and the queries given with the upstream.
+    /// a reply is repeated once. Successive probes cycle through a query that the upstream has
+    /// answered before and the queries given with the upstream.
     pub fn probe_idle(&self, upstreams: &[(Upstream, Vec<UpstreamQuery>)], idle: Duration) {
         let now = Instant::now();
         for (upstream, queries) in upstreams {

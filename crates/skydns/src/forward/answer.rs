@@ -149,8 +149,8 @@ fn count_of(records: &[Record<'_>]) -> u16 {
     u16::try_from(records.len()).unwrap_or(u16::MAX)
 }
 
-/// Writes an empty answer with TC, which makes the client retry over TCP. This is for a reply that
-/// cannot be parsed.
+/// Writes an empty answer in place of a reply that cannot be parsed. TC makes the client retry over
+/// TCP.
 fn append_empty_answer(query: &wire::Query<'_>, out: &mut Vec<u8>) -> WrittenAnswer {
     let start = out.len();
     let flags = query.header.flags & (flag::RD | flag::CD) | flag::RA | flag::TC;

@@ -345,7 +345,7 @@ fn record_failure(
     let upstream = &attempt.candidate.upstream;
     state.metrics.upstream(upstream).count_failure(failure);
 
-    // An attempt that ended early says nothing about the upstream.
+    // A timeout before `silent_from` says nothing about the upstream.
     let now = Instant::now();
     let silent = failure == UpstreamFailure::Timeout;
     if silent && now < attempt.silent_from {

@@ -255,7 +255,7 @@ impl ReplyCache {
         }
     }
 
-    /// Replaces a failed outcome by the cached reply, if there is one.
+    /// Replaces a failed outcome with the cached reply, if there is one.
     pub(super) fn replace_failure(
         &self,
         outcome: ForwardOutcome,
