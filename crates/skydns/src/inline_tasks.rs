@@ -95,9 +95,8 @@ impl RunningHere {
 
 impl Drop for RunningHere {
     fn drop(&mut self) {
-        // Tasks are left only if a task panicked. `take` ends the borrow of `WOKEN` before the
-        // tasks are dropped. A dropped task may wake another task. The wake-up borrows `WOKEN`
-        // again.
+        // Tasks are left only if a task panicked. Dropping a task may wake another task, and the
+        // wake-up borrows `WOKEN`. So `take` ends its own borrow before the tasks are dropped.
         drop(WOKEN.take());
     }
 }

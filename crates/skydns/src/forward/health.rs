@@ -7,7 +7,7 @@
 //! [`PROBE_EVERY`] while there are queries for them. Probes run in separate tasks, so no client's
 //! query waits for a probe. The first answer makes the upstream alive again.
 //!
-//! An upstream may be alive and of no use: it answers SERVFAIL or REFUSED, whatever it is asked. An
+//! An upstream may be alive but useless: it answers every query with SERVFAIL or REFUSED. An
 //! upstream is also probed when it has refused two different names and has given no usable answer
 //! (NOERROR or NXDOMAIN) in between. If the probe is refused as well, the upstream counts as
 //! refusing until it gives a usable answer. A refusing upstream keeps its place in the order, but
@@ -215,17 +215,16 @@ impl UpstreamHealth {
         }
 
         if !state.refusing {
-            tracing::warn!(%upstream, "upstream server answers SERVFAIL or REFUSED, whatever it is asked");
+            tracing::warn!(%upstream, "upstream server answers every query with SERVFAIL or REFUSED");
         }
         state.refusing = true;
         state.last_failure = Some(now);
     }
 
     /// Begins a probe of an upstream that has given no usable answer for `idle`, unless a probe is
-    /// under way. Returns the question of the probe. The first probe repeats a query that the
-    /// upstream answered before, if there is one, and each further probe sends the next of
-    /// `questions`. The caller must then call [`UpstreamHealth::record_answer`] or
-    /// [`UpstreamHealth::record_probe_failure`].
+    /// under way. Returns the question of the probe. Successive probes cycle through a query that
+    /// the upstream answered before, if there is one, and `questions`. The caller must then call
+    /// [`UpstreamHealth::record_answer`] or [`UpstreamHealth::record_probe_failure`].
     pub(super) fn begin_idle_probe(
         &self,
         upstream: &Upstream,

@@ -2,7 +2,7 @@
 //! for each client, and for each route. A route is a list of upstreams.
 //!
 //! A separate task sends the query of the first caller. Callers who joined that query still get
-//! their reply if the first caller goes away.
+//! their reply if the first caller stops waiting.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

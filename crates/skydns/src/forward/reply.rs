@@ -109,7 +109,7 @@ fn remove_opt(message: &Message<'_>, octets: &[u8], opt: Option<&Record<'_>>) ->
     out
 }
 
-/// Appends the records behind the first OPT record, which is the additional record at `opt_index`.
+/// Appends the records after the first OPT record, which is the additional record at `opt_index`.
 /// Returns their number.
 ///
 /// These records move, and the names that their pointers lead to may move, too. So the records are

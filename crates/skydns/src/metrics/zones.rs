@@ -24,7 +24,7 @@ const ZONE_QUERIES: FamilySpec = FamilySpec {
 };
 
 /// The counters of one thread, by the number of the zone and the row of the RCODE in [`RCODES`].
-/// The last number stands for all zones without a label of their own.
+/// All zones without a label of their own share the last number.
 #[derive(Debug)]
 pub(super) struct ZoneCounters([[AtomicU64; RCODES.len()]; MAX_ZONES + 1]);
 

@@ -221,7 +221,7 @@ fn least_recently_used_state_is_evicted() {
     );
 }
 
-/// Outcome of a query; `Died` stands for all steps that make an upstream dead.
+/// Outcome of a query; `Died` means all steps that make an upstream dead.
 #[derive(Clone, Copy)]
 enum Past {
     Silent,

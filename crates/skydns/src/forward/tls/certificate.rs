@@ -94,7 +94,7 @@ impl<'a> DerElement<'a> {
         (self.tag == tag).then_some(self.value)
     }
 
-    /// The time in seconds since 1970. A two-digit year stands for a year from 1950 to 2049.
+    /// The time in seconds since 1970. A two-digit year is in the range from 1950 to 2049.
     fn time(&self) -> Option<i64> {
         let text = str::from_utf8(self.value).ok()?;
         let text = match self.tag {
