@@ -208,8 +208,8 @@ fn ttls(view: &Fixed, question: &str, known: &ExternalAnswers) -> String {
     records.split("; ").map(ttl).collect::<Vec<_>>().join(", ")
 }
 
-/// Each row has a question and the TTLs of its answers with four settings. The first setting is the
-/// default TTLs. In the others, the TTL of records is 5, 3600 and 0 seconds, and the TTL of
+/// Each row has a question and the TTLs of its answers with four settings. The first setting has
+/// the default TTLs. In the others, the TTL of records is 5, 3600 and 0 seconds, and the TTL of
 /// negative answers is 3, 0 and 5 seconds. Addresses from an upstream have a TTL of at most a
 /// minute, and so have the aliases that lead to them.
 const TTLS: &str = "

@@ -130,7 +130,7 @@ const ANSWER_FORMS: &str = "
     a name with more labels than any existing name | DEEP A | NXDOMAIN, flags: qr rd | SOA
     ANY is refused | WEB ANY | REFUSED, flags: qr |
     single-label names are not forwarded | short. A | SERVFAIL, flags: qr rd ra |
-    no upstream is an error, not silence | www.outside.test. A | SERVFAIL, flags: qr rd ra |
+    an external name without upstreams gets an error | www.outside.test. A | SERVFAIL, flags: qr rd ra |
 ";
 
 #[tokio::test(flavor = "multi_thread")]

@@ -140,7 +140,7 @@ impl UdpSocket {
         MultiHeaders::preallocate(count, control)
     }
 
-    /// Receives queued datagrams. `None` if no datagram is queued, and after a harmless error such
+    /// Receives datagrams. `None` if no datagram arrives in time, and after a harmless error such
     /// as an ICMP error for an earlier answer.
     pub(crate) fn receive_batch<'a, const N: usize>(
         &self,
@@ -214,8 +214,8 @@ impl UdpSocket {
         }
     }
 
-    /// Closes the queue: the kernel answers further datagrams with an ICMP error, so that their
-    /// clients know at once. Queued datagrams can still be received and answered.
+    /// Closes the queue: the kernel answers further datagrams with an ICMP error, so that clients
+    /// do not wait for an answer. Queued datagrams can still be received and answered.
     ///
     /// The socket is connected to itself, and so has no other peer. Without a loopback interface,
     /// the queue stays open.

@@ -1,5 +1,5 @@
-//! Tests of zones other than the cluster domain. They check which zone answers a name, what is
-//! answered for a missing name, and how aliases lead from zone to zone.
+//! Tests of zones other than the cluster domain: which zone answers for a name, which answer a
+//! missing name gets, and how aliases lead from zone to zone.
 
 use skydns::external::ExternalAnswers;
 

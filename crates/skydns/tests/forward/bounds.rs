@@ -188,8 +188,8 @@ async fn total_in_flight_is_bounded() {
         ..ForwardLimits::default()
     });
     let mut hanging = Vec::new();
-    // Each question comes from another client. The third exceeds the limit of its route, the fifth
-    // the total.
+    // Each question comes from another client. The third question exceeds the limit of its route,
+    // and the fifth exceeds the total limit.
     for (n, (route, overloaded)) in [(0, false), (0, false), (0, true), (1, false), (1, true)]
         .into_iter()
         .enumerate()

@@ -129,7 +129,7 @@ async fn stale_reply_replaces_failure() {
         assert_eq!(stale, (rcode.to_owned(), vec![30], vec![]), "{what}");
         assert!(
             fickle.upstream.count() > 1,
-            "{what}: the upstreams must be asked first"
+            "{what}: the upstreams must be queried first"
         );
         // While the upstreams are known to fail, the stale reply is returned at once.
         fickle.upstream.forget();

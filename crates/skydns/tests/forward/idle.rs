@@ -37,7 +37,8 @@ impl Fault {
     }
 }
 
-/// Starts an upstream that answers while the switch is off, and has the fault while it is on.
+/// Starts an upstream that answers while the switch is off, and has the fault while the switch is
+/// on.
 async fn start_faulty(fault: Fault) -> (Upstream, Arc<AtomicBool>) {
     let switch = Arc::new(AtomicBool::new(false));
     let is_faulty = Arc::clone(&switch);
@@ -166,7 +167,7 @@ async fn server_of_private_names_stays_up() {
     }
 }
 
-/// Names that a client asks for, and whether the upstream then is down.
+/// Names that a client queries, and whether the upstream is down after these queries.
 const FAILED_NAMES: &[(&[&str], bool)] = &[
     (&["a.test.", "a.test.", "a.test."], false),
     (&["a.test.", "b.test."], true),

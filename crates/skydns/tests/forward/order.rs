@@ -217,7 +217,7 @@ async fn late_answer_of_only_upstream_counts() {
         );
     }
     assert_eq!(late.count(), 4, "the late upstream is not considered dead");
-    assert!(quiet.count() >= 4, "both were asked");
+    assert!(quiet.count() >= 4, "both upstreams were queried");
 }
 
 /// After a lost datagram, the query is sent again before the budget ends.

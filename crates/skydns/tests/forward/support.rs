@@ -137,7 +137,7 @@ impl Subject {
     }
 }
 
-/// The defaults with a shorter budget, for upstreams that are expected to fail.
+/// The default limits with shorter times, for upstreams that are expected to fail.
 pub(crate) fn short_limits() -> ForwardLimits {
     let ms = Duration::from_millis;
     ForwardLimits {

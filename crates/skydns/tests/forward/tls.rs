@@ -204,7 +204,7 @@ async fn changed_ca_file_is_reloaded() {
     }
 }
 
-/// A named pipe stands for a file on a dead mount: opening it waits for a writer.
+/// A named pipe simulates a file on a dead mount: opening the pipe waits for a writer.
 #[tokio::test]
 async fn hanging_ca_file_keeps_previous_certificates() {
     let trusting = TrustingFile::start().await;

@@ -1,4 +1,4 @@
-//! Autopath: the server looks names up in the whole search list of a client that is a pod.
+//! Autopath: the server walks the whole search list of a client that is a pod.
 
 use super::search::{check_cases, said, upstream};
 use super::*;
@@ -53,7 +53,7 @@ async fn autopath_leaves_other_queries_unchanged() {
         ("no pod", NODE, "www.example.test.apps.svc"),
         ("another namespace", POD, "www.example.test.shop.svc"),
         ("the second domain", POD, "www.example.test.svc"),
-        ("the third", POD, "www.example.test"),
+        ("the third domain", POD, "www.example.test"),
         ("a label that ends with the namespace", POD, "www.xapps.svc"),
         ("the first domain itself", POD, "apps.svc"),
         ("a missing name", POD, "missing.apps.svc"),

@@ -173,8 +173,8 @@ fn upstream_cases() -> Vec<Case> {
     ]
 }
 
-/// The case in which the upstream's reply already has an extended error. The server passes it on,
-/// with or without `--extended-errors`.
+/// The case in which the upstream's reply already has an extended error. The server passes this
+/// error on, with or without `--extended-errors`.
 const UPSTREAMS_OWN: &str = "the upstream's own cause";
 
 /// Errors in lookups of further names: targets of aliases, and names of the search list.

@@ -78,8 +78,8 @@ async fn private_addresses_of_external_names_are_rejected() {
 }
 
 /// Each row has the name and the type of a query, the RCODE of the answer, and the key of the rule
-/// that answers. The tap, the extended error and the metric must name this key. `-` stands for no
-/// rule.
+/// that answers. The tap, the extended error and the metric must name this key. `-` means that no
+/// rule answers.
 const REASONS: &str = "
     www.outside.test. AAAA NOERROR filterTypes
     www.ads.test. A NXDOMAIN deniedNames

@@ -48,9 +48,9 @@ pub(super) async fn upstream() -> Upstream {
     .await
 }
 
-/// Title, query, status and records of each case. `|` stands for `.apps.search.cluster.local.`.
-/// `OURS n` stands for the SOA record of the cluster with TTL `n`, `THEIRS n` for the SOA record of
-/// the upstream.
+/// Title, query, status and records of each case. `|` means `.apps.search.cluster.local.`. `OURS n`
+/// means the SOA record of the cluster with TTL `n`, and `THEIRS n` means the SOA record of the
+/// upstream with TTL `n`.
 const CASES: &str = "
 # a Service of the namespace
 web A NOERROR
@@ -103,12 +103,12 @@ alias.example.test AAAA NOERROR
 alias.example.test| 10 CNAME alias.example.test.
 alias.example.test. 10 CNAME www.example.test.
 
-# a name found at two steps: the first counts
+# two names of the search list have addresses: the walk ends at the first
 both.example.test A NOERROR
 both.example.test| 30 CNAME both.example.test.corp.test.
 both.example.test.corp.test. 300 A 198.51.100.2
 
-# the first counts, even if only the second has the address type
+# the walk ends at the first name, even if only the second has the address type
 both.example.test AAAA NOERROR
 both.example.test| 20 CNAME both.example.test.corp.test.
 THEIRS 20
@@ -151,7 +151,7 @@ THEIRS 20
 www.example.test CNAME NOERROR
 www.example.test| 20 CNAME www.example.test.
 
-# the upstream's own CNAME is not shown
+# the upstream's own CNAME is not in the answer
 alias.example.test CNAME NOERROR
 alias.example.test| 10 CNAME alias.example.test.
 
@@ -198,8 +198,8 @@ fn without_ttls(mut records: Vec<String>) -> Vec<String> {
     records
 }
 
-/// Asks all questions of [`CASES`] below `suffix`. `expected` derives the answer from the name, the
-/// status and the records of a case.
+/// Sends the queries of all [`CASES`], with names below `suffix`. `expected` derives the answer
+/// from the name, the status and the records of a case.
 pub(super) async fn check_cases(
     view: impl Fn() -> Fixed,
     suffix: &str,

@@ -8,7 +8,7 @@ use wire::{Name, rtype};
 
 use super::*;
 
-/// All queries with their messages, at most `rate` a second.
+/// A watch of all queries with their messages, at most `rate` a second.
 fn all_queries(rate: u32) -> WatchSettings {
     WatchSettings {
         filter: QueryFilter::default(),

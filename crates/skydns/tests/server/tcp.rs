@@ -28,7 +28,7 @@ async fn pipelined_queries_are_answered_when_ready() {
     assert_eq!(
         first[..2],
         [0, 2],
-        "the fast one does not wait for the slow one"
+        "the fast query does not wait for the slow query"
     );
     // The client closes its sending side, and still receives pending answers.
     connection.finish_sending().await.expect("closed");

@@ -212,7 +212,7 @@ async fn ixfr_depends_on_client_version() {
     let newest = serial + CHANGE_AGE;
 
     for (what, since) in [
-        ("a query without EXPIRE, as PowerDNS sends it", (serial, 0)),
+        ("a query with EXPIRE 0, as PowerDNS sends it", (serial, 0)),
         ("another replica's version", (serial, expire + 1)),
         ("a version that is not kept", (serial - 1, expire)),
     ] {
@@ -227,7 +227,7 @@ async fn ixfr_depends_on_client_version() {
             (serial, expire),
             vec![6, 6, 6, 1, 33, 6],
         ),
-        ("the version in force", (newest, expire), vec![6]),
+        ("the current version", (newest, expire), vec![6]),
         ("a newer version", (newest + 9, expire), vec![6]),
     ] {
         let outcome = transfer_outcome(ours, ZONE, rtype::IXFR, Some(since)).await;
@@ -266,7 +266,7 @@ async fn udp_transfer_query_gets_only_soa() {
     assert_eq!(
         soa_serial_and_expire(&asked),
         (newest, changed.expire),
-        "the SOA that is asked for"
+        "the SOA record in the answer to an SOA query"
     );
     changed.primary.server.stop().await;
     others.server.stop().await;

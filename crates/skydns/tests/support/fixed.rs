@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use wire::Name;
 use wire::top::TopQueries;
 
-/// Records under names below `cluster.local`.
+/// A view with fixed records of names below `cluster.local`.
 pub(crate) struct Fixed {
     zone: Zone,
     zones: Zones,
@@ -287,7 +287,7 @@ impl Fixed {
         self
     }
 
-    /// Adds a PTR record of an address: `name` in the cluster's zone.
+    /// Adds a PTR record for `address`. Its target is `name` in the cluster's zone.
     pub(crate) fn pointer(mut self, address: IpAddr, name: &str) -> Self {
         let pointer = Pointer {
             created: 0,
