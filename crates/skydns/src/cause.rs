@@ -38,7 +38,7 @@ pub(crate) enum Cause {
     OneLabel,
     /// The name has no upstreams.
     NoUpstreams,
-    /// No upstream gave a usable reply. The failure is that of the most preferred upstream.
+    /// No upstream gave a usable reply. The failure is that of the upstream that failed first.
     Upstream(Upstream, UpstreamFailure),
     /// The reply of the upstream is SERVFAIL or REFUSED. Or the upstream was queried for the target
     /// of an alias, and the RCODE of its reply is neither NOERROR nor NXDOMAIN.
