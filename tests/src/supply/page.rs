@@ -10,31 +10,31 @@ pub const PROGRAMS: [&str; 3] = ["kubedns", "nanny", "sidecar"];
 const HEAD: &str = "\
 # Third-party licences
 
-This page lists the software of others in our programs and images. kube-dns-rs itself is under the
+This page lists the third-party software in our programs and images. kube-dns-rs itself is under the
 [Apache Licence 2.0](LICENSE).
 
 ## In the nanny's image: dnsmasq
 
 The nanny runs [dnsmasq](https://thekelleys.org.uk/dnsmasq/doc.html), copyright Simon Kelley, as a separate program; no
-part of it is linked into our programs. It is free software under the GNU General Public License, version 2 or version 3. The
-binary is the unchanged package `dnsmasq-base` of the distribution that the image is built on, with its licence in
-`/usr/share/doc/dnsmasq-base/copyright`. Its complete source, with the distribution's patches, is the distribution's source
-package of the same version: `apt-get source dnsmasq=VERSION`, or `https://snapshot.debian.org/package/dnsmasq/`, which
-also keeps the versions that the archive has dropped. `dpkg-query --show dnsmasq-base` in the image shows the version.
-The libraries that dnsmasq needs are in the image, too, with their licences in `/usr/share/doc`.
+part of dnsmasq is linked into our programs. dnsmasq is free software under the GNU General Public License, version 2 or
+version 3. The executable is the unchanged file of the package `dnsmasq-base` of the distribution that the image is built on.
+In the image, `/usr/share/doc/dnsmasq-base/copyright` has its licence, and `/var/lib/dpkg/status.d/dnsmasq-base` its version.
+The complete source, with the distribution's patches, is the distribution's source package of this version:
+`apt-get source dnsmasq=VERSION`. `https://snapshot.debian.org/package/dnsmasq/` also keeps versions that the archive has
+dropped. The libraries that dnsmasq needs are in the image, too, with their licences in `/usr/share/doc`.
 
 ## In our programs: the C library
 
 The programs in the images are static: they contain the GNU C Library of the distribution that they were built on, under the
-GNU Lesser General Public License, version 2.1 or later. Its licence is in `/usr/share/doc/kube-dns-rs/libc6-copyright`,
-and its source is the distribution's source package `glibc` of the version that the list of components (`images/sbom`) names. To
-link the programs with another C library, build them again from our sources: `images/programs`.
+GNU Lesser General Public License, version 2.1 or later. In the images, `/usr/share/doc/kube-dns-rs/libc6-copyright` has the
+licence. The source is the distribution's source package `glibc`; the list of components of an image (`images/sbom`) names the
+version. To link the programs with another C library, build them again from our sources: `images/programs`.
 
 ## In our programs: Rust crates
 
 The table lists the crates that are compiled into `kubedns`, `nanny` and `sidecar` for Linux, including crates of macros. The
-licences are those that the authors name. Where the authors offer a choice, we use any of these licences that `deny.toml`
-allows. The standard library of Rust is under MIT or Apache-2.0. Each link leads to the crate with its source and its authors.
+licences are those that the authors name. If the authors offer a choice, we use one that `deny.toml` allows. The standard
+library of Rust is under MIT or Apache-2.0. Each link leads to the crate with its source and its authors.
 The images have the texts of the licences in `/usr/share/doc/kube-dns-rs` (`images/licences` gathers them). The command
 `UPDATE_LICENCES_PAGE=1 cargo test -p tests --test supply_chain` makes this page from `Cargo.lock`.
 
