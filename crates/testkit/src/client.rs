@@ -24,7 +24,7 @@ pub enum AskError {
     #[error("connection closed without an answer")]
     Closed,
     /// No server listens at the address, or the network failed.
-    #[error("cannot send a query to the server, or receive its answer")]
+    #[error("cannot send a query to the server, or receive its answer: {0}")]
     Io(#[from] std::io::Error),
 }
 

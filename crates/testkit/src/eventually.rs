@@ -48,8 +48,8 @@ impl<T, E: Debug> Settled for Result<T, E> {
     }
 }
 
-/// Calls `probe` until the outcome is settled, and returns the value. The pauses between calls grow
-/// from 2 ms to 100 ms.
+/// Calls `probe` until the result is `true`, `Some` or `Ok`, and returns the value. The pauses
+/// between calls grow from 2 ms to 100 ms.
 ///
 /// Panics when `timeout` passes first. The message has the call site and the last outcome.
 #[track_caller]

@@ -38,7 +38,7 @@ impl Response {
 ///
 /// # Errors
 ///
-/// If no response comes in time, or if the response is not HTTP.
+/// Fails if no response comes in time, or if the response is not HTTP.
 pub async fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
     // A server never sends a chunked body in response to a request in HTTP/1.0.
     let text = exchange(address, "HTTP/1.0", "GET", path).await?;
@@ -59,7 +59,7 @@ pub async fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
 ///
 /// # Errors
 ///
-/// If no response comes in time, or if the response is not UTF-8.
+/// Fails if no response comes in time, or if the response is not UTF-8.
 pub async fn request(address: SocketAddr, method: &str, path: &str) -> io::Result<String> {
     exchange(address, "HTTP/1.1", method, path).await
 }
@@ -82,8 +82,8 @@ async fn exchange(
     timeout(PATIENCE, exchange).await?
 }
 
-/// A server that sends the same octets, which need not be HTTP, in reply to each request. It ends
-/// when dropped.
+/// A server that sends the same octets, which need not be HTTP, in reply to each request. Dropping
+/// this value stops the server.
 pub struct ScriptedHttp {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
@@ -145,7 +145,7 @@ impl ScriptedHttp {
     }
 }
 
-/// Reads a request up to the empty line, or to the end.
+/// Reads a request up to the empty line, or up to the end of the stream.
 async fn read_head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

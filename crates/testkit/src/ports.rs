@@ -24,7 +24,7 @@ struct Reserved {
     /// A block is reserved while an abstract socket with the block's name is bound. Like a port,
     /// such a name belongs to a network namespace, and it is free again when the process ends.
     blocks: Vec<UnixListener>,
-    /// The ports of the last block that were not returned yet.
+    /// The ports of the last block that [`free_port`] has not returned yet.
     unused: std::ops::Range<u16>,
 }
 

@@ -26,7 +26,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(2
 
 /// The path of a binary of this project.
 ///
-/// Candidates are the directory `KUBE_DNS_RS_BIN_DIR`, the path in the variable
+/// Candidates are the directory in the variable `KUBE_DNS_RS_BIN_DIR`, the path in the variable
 /// `CARGO_BIN_EXE_<name>`, and the directory of the running test executable (`target/debug`), in
 /// this order. Panics with a hint if the binary is missing, because cargo builds the binaries of
 /// other crates only on request.
@@ -222,7 +222,7 @@ impl Process {
         .await
     }
 
-    /// Calls `probe` until the outcome is settled, and returns the value.
+    /// Calls `probe` until the result is `true`, `Some` or `Ok`, and returns the value.
     ///
     /// Panics with the log if `patience` passes or the process ends first.
     pub async fn until<P, F>(
@@ -244,7 +244,7 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// If `patience` passes or the process ends first. The error contains the log.
+    /// Fails if `patience` passes or the process ends first. The error contains the log.
     pub async fn try_until<P, F>(
         &mut self,
         what: &str,
@@ -280,7 +280,7 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// If the process has ended. The error contains the log.
+    /// Fails if the process has ended. The error contains the log.
     pub fn check(&mut self) -> Result<(), String> {
         let Some(status) = self.exited() else {
             return Ok(());

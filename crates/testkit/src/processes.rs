@@ -95,7 +95,7 @@ pub fn cpu_time(pid: Pid) -> Option<Duration> {
 ///
 /// # Errors
 ///
-/// If the process has ended.
+/// Fails if the process has ended.
 pub fn forget_peak(pid: Pid) -> std::io::Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), "5")
 }

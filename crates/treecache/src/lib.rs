@@ -4,8 +4,8 @@
 //! writer can therefore publish a copy and continue to change its own tree. A change copies the
 //! shared nodes from the root to the changed node. Nodes that no copy shares are changed in place.
 //!
-//! This crate does not depend on DNS, Kubernetes or async code. A path may contain the wildcard
-//! label [`ANY`].
+//! This crate does not depend on DNS, Kubernetes or async code. The path of a visit may contain the
+//! wildcard label [`ANY`].
 
 mod map;
 mod tree;

@@ -1,4 +1,4 @@
-//! Numbers of record types and classes, named by the IANA registry of DNS parameters.
+//! Numbers of record types and classes, named as in the IANA registry of DNS parameters.
 
 /// Named record types.
 pub mod rtype {

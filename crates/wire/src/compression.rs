@@ -1,4 +1,4 @@
-//! Compression of names by pointers to earlier records of a message (RFC 1035, section 4.1.4).
+//! Compression of names by pointers to names earlier in the message (RFC 1035, section 4.1.4).
 
 use indexmap::IndexMap;
 

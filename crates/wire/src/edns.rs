@@ -2,8 +2,8 @@
 
 use super::{Record, rtype};
 
-/// The UDP payload size that we advertise, in octets. Datagrams of this size pass any network
-/// without fragmentation (DNS flag day 2020).
+/// The UDP payload size that we advertise, in octets. Datagrams of this size pass almost any
+/// network without fragmentation (DNS flag day 2020).
 pub const OUR_UDP_SIZE: u16 = 1232;
 /// Length of an OPT record without options, in octets.
 pub const OPT_LEN: usize = 11;

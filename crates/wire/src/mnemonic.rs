@@ -2,7 +2,8 @@
 
 use crate::shorten::shorten;
 
-/// The types with a mnemonic. Other types are written `TYPE65280` (RFC 3597, section 5).
+/// The types with a mnemonic. Other types are written as `TYPE` and the number (RFC 3597, section
+/// 5).
 const TYPES: [(&str, u16); 14] = [
     ("A", 1),
     ("AAAA", 28),
@@ -20,7 +21,7 @@ const TYPES: [(&str, u16); 14] = [
     ("ANY", 255),
 ];
 
-/// The RCODEs with a mnemonic. Other RCODEs are written `RCODE23`.
+/// The RCODEs with a mnemonic. Other RCODEs are written as `RCODE` and the number.
 const RCODES: [(&str, u16); 8] = [
     ("NOERROR", 0),
     ("FORMERR", 1),

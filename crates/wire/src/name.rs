@@ -86,7 +86,7 @@ impl Name {
         }
 
         wire.extend_from_slice(&domain.0);
-        // This refuses labels of more than 63 octets.
+        // `from_wire` rejects labels of more than 63 octets.
         Self::from_wire(&wire)
     }
 
@@ -145,9 +145,9 @@ pub fn parse_labels(text: &str) -> Result<Vec<u8>, NameError> {
 ///
 /// A compressed name consists of parts: the pointer at the end of a part leads to the next part.
 /// The next part must end before the part with the pointer begins. Therefore every chain of
-/// pointers ends. Also, no name depends on octets after the name, which may be removed before the
-/// message reaches the client. A pointer must not lead into the header, whose ID and counts are
-/// replaced later: a name with octets of the header would change.
+/// pointers ends. Also, no name depends on octets after the name: these octets may be removed
+/// before the message reaches the client. A pointer must not lead into the header, whose ID and
+/// counts are replaced later: a name with octets of the header would change.
 pub(crate) fn walk_labels(
     bytes: &[u8],
     start: usize,
@@ -256,8 +256,8 @@ pub fn child_labels(label: &str, base: &[u8]) -> Option<Vec<u8>> {
     Some(wire)
 }
 
-/// Whether `name` is `domain` or a name below `domain`. Both are in wire format. Upper and lower
-/// case are different.
+/// Whether `name` is `domain` or a name below `domain`. Both are in wire format. The comparison is
+/// case-sensitive.
 #[inline]
 pub fn is_within(name: &[u8], domain: &[u8]) -> bool {
     let Some(start) = name.len().checked_sub(domain.len()) else {
@@ -282,7 +282,7 @@ pub fn write_text(wire: &[u8], f: &mut impl fmt::Write) -> fmt::Result {
     for label in labels(wire) {
         any = true;
         for &octet in label {
-            // These have a special meaning in presentation format or in a zone file.
+            // These octets have a special meaning in presentation format or in a zone file.
             write_octet(octet, br#".\";()@$"#, f)?;
         }
         f.write_char('.')?;

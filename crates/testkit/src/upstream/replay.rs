@@ -9,15 +9,15 @@ use crate::message::Message;
 
 /// A recorded exchange: the question, and all packets that the server sent.
 ///
-/// The recorded IDs are zero, except for `ffff`, which stands for a response whose ID differs from
-/// the ID of the query.
+/// The recorded IDs are zero, except for `ffff`, which marks a response whose ID differs from the
+/// ID of the query.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     /// Transport of the question.
     pub transport: Transport,
     /// The question as `name class type`.
     pub question: String,
-    /// The packets received.
+    /// The packets that the server sent.
     pub responses: Vec<Vec<u8>>,
 }
 

@@ -19,7 +19,7 @@ pub(super) async fn udp(socket: UdpSocket, shared: Arc<Shared>) {
     let mut reactions = JoinSet::new();
     let mut buffer = vec![0; 65_535];
     loop {
-        // The error reports "port unreachable" for an earlier response to a client that is gone.
+        // An error reports "port unreachable" for an earlier response to a client that is gone.
         let Ok((length, from)) = socket.recv_from(&mut buffer).await else {
             continue;
         };

@@ -208,12 +208,12 @@ fn name_through_its_own_record_is_rejected() {
     let ends_at = |octets| BadName(RECORDS + octets);
     assert_rejected(&[
         (
-            "name that would go on with a label",
+            "name that would continue within a label",
             into_pointer(&[5]),
             ends_at(13),
         ),
         (
-            "name that would go on after a label",
+            "name that would continue after a label",
             into_pointer(&[1, b'x']),
             ends_at(14),
         ),
