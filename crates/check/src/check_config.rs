@@ -187,24 +187,24 @@ fn read_maps(path: &str) -> Result<Vec<ConfigData>, String> {
 }
 
 fn read_text(path: &str) -> std::io::Result<String> {
-    let mut text = String::new();
+    let mut octets = Vec::new();
     // One octet more than the limit is read, so that an input that is too large is noticed.
     if path == "-" {
         let stdin = std::io::stdin().lock();
-        stdin.take(MAX_INPUT + 1).read_to_string(&mut text)?;
+        stdin.take(MAX_INPUT + 1).read_to_end(&mut octets)?;
     } else {
         let file = std::fs::File::open(path)?;
-        file.take(MAX_INPUT + 1).read_to_string(&mut text)?;
+        file.take(MAX_INPUT + 1).read_to_end(&mut octets)?;
     }
 
-    if text.len() as u64 > MAX_INPUT {
+    if octets.len() as u64 > MAX_INPUT {
         let reason = format!("it is larger than {MAX_INPUT} bytes");
         return Err(std::io::Error::new(
             std::io::ErrorKind::FileTooLarge,
             reason,
         ));
     }
-    Ok(text)
+    String::from_utf8(octets).map_err(std::io::Error::other)
 }
 
 /// Returns all `ConfigMap`s among the documents of a YAML file, and among the items of its Lists.

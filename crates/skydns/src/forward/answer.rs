@@ -31,7 +31,7 @@ pub(super) fn append_answer(
     out: &mut Vec<u8>,
 ) -> WrittenAnswer {
     let Ok(header) = Header::parse(message) else {
-        return append_empty_answer(query, out);
+        return append_servfail(query, out);
     };
     let ours = query.edns.map(|edns| Edns::ours(edns.dnssec_ok));
     let mut opt = ours.map(|ours| opt.unwrap_or(ours));
@@ -46,7 +46,7 @@ pub(super) fn append_answer(
         }
     } else {
         let Ok(parsed) = Message::parse(message) else {
-            return append_empty_answer(query, out);
+            return append_servfail(query, out);
         };
         // Options that leave no room for the question are removed.
         opt = opt
@@ -149,14 +149,14 @@ fn count_of(records: &[Record<'_>]) -> u16 {
     u16::try_from(records.len()).unwrap_or(u16::MAX)
 }
 
-/// Writes an empty answer in place of a reply that cannot be parsed. TC makes the client retry over
-/// TCP.
-fn append_empty_answer(query: &wire::Query<'_>, out: &mut Vec<u8>) -> WrittenAnswer {
+/// Writes SERVFAIL in place of a reply that cannot be parsed. Replies are parsed before they are
+/// stored, so this is a second line of defence.
+fn append_servfail(query: &wire::Query<'_>, out: &mut Vec<u8>) -> WrittenAnswer {
     let start = out.len();
-    let flags = query.header.flags & (flag::RD | flag::CD) | flag::RA | flag::TC;
-    ResponseWriter::new(query, out).finish(flags, rcode::NOERROR);
+    let flags = query.header.flags & (flag::RD | flag::CD) | flag::RA;
+    ResponseWriter::new(query, out).finish(flags, rcode::SERVFAIL);
     WrittenAnswer {
-        truncated: true,
+        truncated: false,
         length: out.len() - start,
     }
 }
