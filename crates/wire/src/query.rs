@@ -200,7 +200,7 @@ fn lower_name(name: &[u8]) -> [u8; MAX_NAME] {
     lower
 }
 
-/// EDNS of a query, and the state of the records after its question.
+/// EDNS of a query, and whether the records after its question are lax.
 #[derive(Default)]
 struct EdnsScan<'q> {
     edns: Option<Edns<&'q [u8]>>,
@@ -215,7 +215,7 @@ impl<'q> EdnsScan<'q> {
     /// was readable.
     fn run(mut records: RecordIter<'q>) -> Result<Self, Option<Edns<&'q [u8]>>> {
         let mut found = Self::default();
-        // Pointers are not followed: only the OPT record matters, whose owner is the root.
+        // Pointers are not followed: only the OPT record matters, and its owner is the root.
         while !records.ran_out()
             && let Some(record) = records.next_unfollowed()
         {
@@ -284,7 +284,7 @@ fn client_subnet_is_well_formed(data: &[u8]) -> bool {
         return false;
     };
     match u16::from_be_bytes([high, low]) {
-        // The client wants no subnet to be sent.
+        // The client wants no subnet to be sent to other servers.
         0 => source == 0,
         1 => source <= 32 && scope <= 32,
         2 => source <= 128 && scope <= 128,

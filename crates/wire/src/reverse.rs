@@ -18,9 +18,8 @@ pub fn is_reverse_name(name: &Name) -> bool {
     reverse_trees().any(|tree| name.is_within(&tree))
 }
 
-/// The reverse zones of private networks, written without a final dot. They are listed in RFC 6303.
-/// The RFC also lists the zones of loopback, documentation and similar networks, which are left out
-/// here.
+/// The reverse zones of private and link-local networks that RFC 6303 lists, without a final dot.
+/// The zones of loopback, documentation and similar networks in the RFC are left out.
 pub fn private_reverse_zones() -> Vec<String> {
     let mut zones = vec!["10.in-addr.arpa".to_owned()];
     zones.extend((16..32).map(|second| format!("{second}.172.in-addr.arpa")));

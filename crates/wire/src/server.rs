@@ -43,8 +43,8 @@ impl Nameserver {
         };
 
         let ip: Ipv6Addr = ip.parse().ok()?;
-        // The text is tried as a name first, because the name of an interface may consist of
-        // digits.
+        // The interface is looked up by name before its index is parsed, because a name may consist
+        // of digits.
         let scope = if_nametoindex(interface)
             .ok()
             .or_else(|| parse_interface_index(interface))?;

@@ -199,7 +199,7 @@ impl TopQueries {
         let mut time = Duration::ZERO;
 
         for windows in &threads {
-            // While this lock is held, the thread that answers drops its samples.
+            // While this lock is held, the thread that owns the windows drops its samples.
             let mut windows = windows.lock();
             windows.rotate(now);
             time = time.max(windows.ranked_time(self.started, now));
@@ -348,7 +348,7 @@ impl AnswerSampler {
         let weight = self.stride.into();
         self.schedule_next(now);
 
-        // A reader holds the lock only for a short time, and samples are dropped meanwhile.
+        // If a ranking holds the lock, the sample is dropped. The lock is held for a short time.
         if let Some(mut windows) = self.windows.try_lock() {
             windows.rotate(now);
 

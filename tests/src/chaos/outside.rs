@@ -100,7 +100,7 @@ fn records() -> Vec<String> {
 }
 
 /// Queries for external names to one port of 127.0.0.1. Every fifth query is sent over TCP. `path`
-/// names the servers that the queries pass ([`crate::steady`]).
+/// names the servers that the queries pass through ([`crate::steady`]).
 pub fn names_outside(path: &'static str, port: u16) -> Vec<Question> {
     names(path, port, SHARED)
 }

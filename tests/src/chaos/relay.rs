@@ -1,5 +1,5 @@
-//! A server that passes queries on to another server, which the test selects. It stands for an
-//! upstream that may begin to forward queries back to the pod.
+//! A server that passes queries on to another server, which the test selects. In the tests, the
+//! relay is an upstream that may begin to forward queries back to the pod.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -55,7 +55,7 @@ async fn pass_queries_on(socket: Arc<UdpSocket>, target: Arc<Mutex<SocketAddr>>)
     let mut exchanges = JoinSet::new();
     let mut buffer = vec![0; 65_535];
     loop {
-        // An error means that an earlier answer could not reach its client, which has gone.
+        // An error means that the client of an earlier answer has closed its socket.
         let Ok((length, client)) = socket.recv_from(&mut buffer).await else {
             continue;
         };

@@ -128,8 +128,8 @@ impl Differences {
         Self::new(all, scenarios)
     }
 
-    /// Checks that each difference refers to existing questions and tests. Checks that no
-    /// listed answer is expected without its difference.
+    /// Checks that each difference refers to existing questions and tests. Checks that each listed
+    /// answer differs from the answers that are expected without the difference.
     pub fn new(all: Vec<Difference>, scenarios: &[Scenario]) -> anyhow::Result<Self> {
         let mut answer_places = HashMap::new();
         for (at, difference) in all.iter().enumerate() {

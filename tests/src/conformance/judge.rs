@@ -51,8 +51,8 @@ fn comparable(expected: &Response, answer: &Answer) -> Response {
     };
     if let Some(count) = expected.answer_count {
         let observed_count = observed.answer.len();
-        // The server chooses records at random. If their sizes differ, the number that fits may
-        // differ by one.
+        // The server chooses the records of a truncated answer at random. If the records have
+        // different sizes, the number of records that fit may differ by one.
         let usual =
             observed_count.abs_diff(count) <= 1 && answer.has_srv_targets_of_different_lengths();
         observed.answer_count = Some(if usual { count } else { observed_count });
@@ -71,7 +71,7 @@ pub fn diff(expected: &Response, observed: &Response) -> Vec<String> {
 }
 
 /// The lines that are missing from `others`. If a line occurs twice in `lines` but once in
-/// `others`, it is missing once.
+/// `others`, one copy of the line is missing.
 fn beyond<'a>(lines: &'a [String], others: &[String]) -> impl Iterator<Item = &'a String> {
     let mut others = others.to_vec();
     lines.iter().filter(

@@ -67,7 +67,7 @@ impl Report {
     }
 
     /// The IDs of the listed differences that occurred, each with the number of answers that had
-    /// it.
+    /// the difference.
     pub fn met(&self) -> BTreeMap<&str, usize> {
         let mut met = BTreeMap::new();
         for verdict in &self.verdicts {

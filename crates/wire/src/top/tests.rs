@@ -1,7 +1,7 @@
 use super::*;
 use crate::Name;
 
-/// Offers to the sampler the answer `code` to a query for `label`.
+/// Offers to the sampler an answer with the RCODE `code` to a query for `label`.
 fn answer(sampler: &mut AnswerSampler, client: [u8; 4], label: &str, code: u16, now: Instant) {
     if !sampler.is_due() {
         return;

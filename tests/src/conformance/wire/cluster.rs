@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use apiserver::{Faults, Options, Resource, RunningApiServer};
 use serde_json::{Value, json};
 
-/// A running API server; dropping it stops it.
+/// A running API server. Dropping this value stops the server.
 pub(crate) struct Cluster {
     server: RunningApiServer,
 }
@@ -36,7 +36,7 @@ impl Cluster {
         &self.server.faults
     }
 
-    /// Stores objects exactly as given, and their namespaces if they are missing.
+    /// Stores objects exactly as given, and creates missing namespaces of these objects.
     pub(crate) fn load(&self, objects: &[Value]) -> anyhow::Result<()> {
         for object in objects {
             self.set(object.clone())
@@ -45,8 +45,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Creates the namespace of an object if it is missing. The API server mirrors Endpoints only
-    /// in existing namespaces.
+    /// Creates the namespace of an object if the namespace is missing. The API server mirrors
+    /// Endpoints only in existing namespaces.
     fn make_namespace_of(&self, object: &Value) -> anyhow::Result<()> {
         if let Some(namespace) = object
             .pointer("/metadata/namespace")
@@ -64,7 +64,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stores one object exactly as given, and its namespace if it is missing.
+    /// Stores one object exactly as given, and creates its namespace if the namespace is missing.
     pub(crate) fn set(&self, object: Value) -> anyhow::Result<()> {
         self.make_namespace_of(&object)?;
         self.server.store.set(object)?;

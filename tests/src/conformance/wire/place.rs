@@ -1,5 +1,5 @@
 //! The environment of the server in a scenario: the resolver, silent and closed ports, and files.
-//! Placeholders in the scenario stand for their addresses and paths.
+//! A scenario has placeholders for their addresses and paths.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};

@@ -4,8 +4,8 @@
 //!
 //! Services and Endpoints arrive on different watches, so each watch has its own markers. A marker
 //! is a new Service, or a new address of a headless Service. All markers are removed before the
-//! questions of a step. No address is used twice: the records of a removed marker may remain for a
-//! while, and would look like the records of the new marker.
+//! questions of a step are sent. No address is used twice: the records of a removed marker may
+//! remain for a while, and would look like the records of the new marker.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
