@@ -50,8 +50,8 @@ impl Lab {
         .await
     }
 
-    /// Starts a server with these flags and an upstream with this handler. In flags, `$UPSTREAM`
-    /// stands for the address of the upstream.
+    /// Starts a server with these flags and an upstream with this handler. The address of the
+    /// upstream replaces `$UPSTREAM` in the flags.
     ///
     /// Metrics are served on [`Lab::metrics`].
     pub async fn with_upstream(flags: &[&str], handler: impl Handler) -> Self {

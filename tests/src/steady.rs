@@ -1,9 +1,9 @@
 //! The steady client: sends the same queries at a constant rate while a test injects faults. The
 //! final report counts right, wrong, failed and lost answers.
 //!
-//! Each query belongs to a *path*, such as `cluster` or `outside`. The path stands for the servers
-//! through which the query passes. While the only server of a path is down, the queries of the path
-//! may be lost, or may fail with SERVFAIL or REFUSED. The test declares this with
+//! Each query belongs to a *path*, such as `cluster` or `outside`. Queries on the same path pass
+//! through the same servers. While the only server of a path is down, the queries of the path may
+//! be lost, or may fail with SERVFAIL or REFUSED. The test permits these failures with
 //! [`Steady::excuse`]. The excuse ends when the path answers again. A wrong answer is never
 //! excused.
 

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use nix::unistd::geteuid;
 
-/// An environment variable. With the value `required`, tests fail if this machine cannot run pods.
-/// With any other value, they are skipped.
+/// The environment variable that decides what tests do if this machine cannot run pods. With the
+/// value `required`, the tests fail. Otherwise the tests are skipped.
 const SETTING: &str = "KUBE_DNS_RS_PODS";
 
 /// The required programs, with arguments for a trial run.

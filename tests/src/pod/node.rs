@@ -118,8 +118,8 @@ fn wire(node: &str, client: &str) {
     ip(&format!("-n {client} link set to-node up"));
     ip(&format!("-n {client} link set lo up"));
     ip(&format!("-n {client} route add default via 10.78.0.1"));
-    // Each network namespace has its own value of this setting. The file stands for the value of
-    // the namespace in which it is opened.
+    // Each network namespace has its own value of this setting. The file has the value of the
+    // namespace in which the file is opened.
     let forward = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1");
     NetNs::named(node).run(forward).expect("the node forwards");
 }

@@ -142,7 +142,7 @@ impl Podman {
     }
 
     /// Selects a container runtime: crun, or runc if crun fails. Newer systems have no runc, and
-    /// crun rejects some control group hierarchies. Returns the reasons of failures, too.
+    /// crun rejects some control group hierarchies. Returns the reasons for failures, too.
     fn runtime(&self) -> (&'static str, String) {
         let mut refused = String::new();
         for runtime in ["crun", "runc"] {

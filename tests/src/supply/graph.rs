@@ -78,8 +78,8 @@ impl Graph {
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(
             output.status.success(),
-            "cargo metadata: {error}(`cargo fetch --locked` brings what is missing; an out-of-date Cargo.lock has to be \
-             brought up to date and committed)"
+            "cargo metadata failed: {error}If crates are missing, run `cargo fetch --locked`. \
+             If Cargo.lock is out of date, update and commit it."
         );
         let read: Metadata = serde_json::from_slice(&output.stdout).expect("the metadata of cargo");
         let linked = |node: &Node| -> Vec<String> {
