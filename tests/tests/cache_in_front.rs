@@ -1,6 +1,7 @@
 //! Checks that dnsmasq in front of kubedns gives the same answers as kubedns itself, whatever was
-//! queried before. dnsmasq caches every CNAME. It then answers queries of all types for the name of
-//! the CNAME with the target's records. So one answer can change the answers to other questions.
+//! queried before. dnsmasq caches every CNAME. It then answers queries of all types for the owner
+//! name of the CNAME with the target's records. So one answer can change the answers to other
+//! questions.
 //!
 //! The tests never clear the cache. Each pair or order of questions uses a Service in a namespace
 //! of its own.

@@ -46,7 +46,7 @@ case "$*" in
 esac
 "#;
 
-/// The images of kube-dns in Kubernetes 1.6. `{}` stands for the program.
+/// The images of kube-dns in Kubernetes 1.6. The name of the program replaces `{}`.
 const IMAGES_OF_1_6: &str = "gcr.io/google_containers/k8s-dns-{}-amd64:1.14.1";
 const IMAGES_OF_1_9: &str = "k8s.gcr.io/k8s-dns-{}-amd64:1.14.10";
 const IMAGES_OF_1_36: &str = "registry.k8s.io/dns/k8s-dns-{}:1.26.7";

@@ -1,5 +1,5 @@
-//! Checks the sources and licences of the dependencies against `deny.toml`, with cargo alone. `make
-//! deny` checks more.
+//! Checks the sources and licences of the dependencies against `deny.toml`, without cargo-deny.
+//! `make deny` runs cargo-deny, which checks more.
 
 #![allow(
     clippy::expect_used,

@@ -34,8 +34,8 @@ pub(crate) struct Kind {
     pub(crate) leads_nowhere: bool,
 }
 
-/// A question about a Service. The name is relative to the namespace; `+` at its end stands for
-/// [`SUFFIX`].
+/// A question about a Service. The name is relative to the namespace. A name with a final `+` is
+/// queried below [`SUFFIX`], without the `+`. Other names are queried below `svc.cluster.local`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Question {
     pub(crate) name: &'static str,

@@ -1,5 +1,5 @@
-//! `/status`, `check cluster` and the alerts agree about each fault, and `/status` never says
-//! "well" while a client has had no answer for more than ten seconds.
+//! Checks that `/status`, `check cluster` and the alerts agree about each fault, and that `/status`
+//! never says "well" while a client has had no answer for more than ten seconds.
 //!
 //! Each pod has its faults one after the other, and all pods run at the same time. A real
 //! Prometheus (Debian: `prometheus`) evaluates the alerts. If Prometheus is not installed, the test
@@ -36,10 +36,10 @@ use self::prometheus::Prometheus;
 
 /// The longest time for which the pod may be called well while a client gets no answers.
 const OUTAGE: Duration = Duration::from_secs(10);
-/// A fault is found within this time.
+/// Maximum time until `/status` reports a fault.
 const FOUND: Duration = Duration::from_secs(45);
-/// An alert follows its finding within this time: the sidecar counts its findings every five
-/// seconds, and Prometheus reads and evaluates every second.
+/// Maximum time from a finding in `/status` to its alert. The sidecar counts its findings every
+/// five seconds, and Prometheus scrapes and evaluates every second.
 const ALERTED: Duration = Duration::from_secs(15);
 /// The pause between two readings of the verdict.
 const LOOK: Duration = Duration::from_millis(500);
@@ -155,7 +155,7 @@ struct Views<'a> {
 }
 
 impl Views<'_> {
-    /// Begins a fault, compares the views until all of them report it, and ends it.
+    /// Begins a fault, waits until all views report the fault, and ends the fault.
     async fn see_fault(&self, fault: Fault) -> Result<(), String> {
         let Expected {
             lost,
@@ -221,8 +221,8 @@ impl Views<'_> {
         }
     }
 
-    /// Waits for a finding of this kind. If clients lose answers, also waits until they have had no
-    /// answer for longer than [`OUTAGE`]. Returns the text of the finding.
+    /// Waits for a finding of this kind. If there is a client, also waits until the client has had
+    /// no answer for longer than [`OUTAGE`]. Returns the text of the finding.
     async fn find(&self, kind: FindingKind, client: Option<&Client>) -> Result<String, String> {
         let deadline = Instant::now() + FOUND;
         let mut looks = interval(LOOK);

@@ -1,5 +1,5 @@
-//! Compares what `kube-dns check config --corefile` writes for the flags of a scenario with the
-//! configuration under which the answers of a real `CoreDNS` were recorded.
+//! Compares the output of `kube-dns check config --corefile` for the flags of a scenario with the
+//! configuration of the real `CoreDNS` whose answers were recorded.
 
 use std::ffi::OsString;
 

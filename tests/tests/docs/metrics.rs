@@ -157,8 +157,8 @@ async fn exported_metrics_match_the_documentation() {
     .await;
     let ports = pod.ports;
     ask_everything(SocketAddr::from(([127, 0, 0, 1], ports.kubedns))).await;
-    // The sidecar probes the upstreams for the first time after two seconds. Only then does it
-    // export whether they are up.
+    // The sidecar sends its first probes to the upstreams after two seconds. Before that, the
+    // sidecar does not export whether the upstreams are up.
     eventually(PATIENCE, || async {
         scrape(ports.sidecar)
             .await
@@ -178,8 +178,8 @@ async fn exported_metrics_match_the_documentation() {
         ("sidecar", ports.sidecar),
     ] {
         let (page, exported) = (of_binary(binary), scrape(port).await);
-        // This pod is on no node of the cluster, so it has no metrics of a node. The tests of
-        // kubedns check those metrics.
+        // This pod runs without `--pods=node`, so it lacks the metrics that need this flag. The
+        // tests of kubedns check those metrics.
         compare(binary, &page, &exported, |entry| {
             !entry.exported.contains("--pods=node")
         });

@@ -221,7 +221,8 @@ fn with_programs(text: &str, ports: &Ports) -> String {
         .replace("nanny --cache-size", &format!("{nanny} --cache-size"))
 }
 
-/// Runs a command once, in `directory`. Checks that the output has the words that the page shows.
+/// Runs a command once, in `directory`. Checks that the output has the first words of the lines
+/// that the page shows.
 async fn run(listed: &Listed, ports: &Ports, directory: &Path) -> Result<(), String> {
     let text = typed_here(&listed.command.text, ports);
     let mut shell = tokio::process::Command::new("sh");

@@ -1,4 +1,4 @@
-//! A client that asks one question again and again, and knows for how long it has had no answer.
+//! A client that repeats one query, and measures for how long it has had no answer.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

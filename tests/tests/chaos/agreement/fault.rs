@@ -1,4 +1,5 @@
-//! The faults, what they cost clients, and the finding and the alert that have to report them.
+//! The faults, and the expected effects of each fault: a name that clients cannot resolve, a
+//! finding, and an alert.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -28,7 +29,7 @@ pub(super) enum Fault {
     StubNameUnresolved,
     ConfigMapRejected,
     ApiServerAway,
-    /// kubedns is killed while the API server is away.
+    /// kubedns is killed while the API server is unreachable.
     NoFirstLists,
     KubednsFrozen,
     KubednsKilledThrice,
@@ -41,9 +42,9 @@ pub(super) enum Fault {
     ClientLimited,
 }
 
-/// The cost of a fault for clients, and the finding and the alert that have to report the fault.
+/// The expected effects of a fault.
 pub(super) struct Expected {
-    /// The name that the client queries during the fault; `None` if the fault needs no such client.
+    /// A name that clients cannot resolve during the fault; `None` if the test queries no name.
     pub(super) lost: Option<&'static str>,
     pub(super) finding: FindingKind,
     pub(super) alert: &'static str,
