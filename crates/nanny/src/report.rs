@@ -100,7 +100,7 @@ impl NannyCounters {
             config: ConfigCounters::new(metrics)?,
             up: metrics.int_gauge(
                 "nanny_dnsmasq_up",
-                "1 while dnsmasq runs and answers the probes.",
+                "1 while dnsmasq runs, also while it hangs.",
             )?,
             restarts: metrics.int_counter_vec(
                 "nanny_dnsmasq_restarts_total",
