@@ -120,7 +120,7 @@ impl Change {
         format!(
             "\n### From a change at the API server to the answer\n\n\
              {count} changes, 100 a second, of Services and slices in turn. Latencies are in milliseconds.\n\n\
-             | p50 | p99 | goal for p99 | max | CPU |\n\
+             | p50 | p99 | goal for p99 | max | CPU of kubedns |\n\
              | --- | --- | --- | --- | --- |\n\
              | {p50:.1} | {p99:.1} | {CHANGE} | {max:.1} | {:.1} % |\n",
             100.0 * self.cpu_share
@@ -139,7 +139,7 @@ fn churn_to_markdown(rows: &[Churn]) -> String {
     };
     format!(
         "\n### Churn\n\n\
-         CPU is a fraction of one core. In every row, kubedns also answers 1,000 queries a second for cluster names. Latencies are in milliseconds.\n\n\
+         CPU is that of kubedns, as a share of one core. In every row, kubedns also answers 1,000 queries a second for cluster names. Latencies are in milliseconds.\n\n\
          | | CPU | p50 | p99 | max | lost queries | resident |\n\
          | --- | --- | --- | --- | --- | --- | --- |\n\
          {}",
@@ -164,8 +164,8 @@ impl Outside {
              | | p50 | p99 | max |\n\
              | --- | --- | --- | --- |\n\
              {}{}\n\
-             Cluster names without an answer: {lost}. External names: {asked} asked, {unanswered} without an answer, \
-             the last answer {longest:.1} s after the last query. Peak memory: {:.1} MB.\n",
+             Queries for cluster names without an answer: {lost}. Queries for external names: {asked}, and {unanswered} without an answer; \
+             the last answer came {longest:.1} s after the last query. Peak memory of kubedns: {:.1} MB.\n",
             row("without these queries", self.without),
             row("with these queries", self.with),
             megabytes(self.peak)
@@ -255,11 +255,11 @@ impl Real {
         format!(
             "\n### On a real kube-apiserver with {services} Services, {addresses} addresses\n\n\
              The medians of five starts, and the resident memory after one further start:\n\n\
-             | `--endpoints-source` | first answer | own CPU | API server's CPU | received | resident |\n\
+             | `--endpoints-source` | first answer | CPU of kubedns | API server's CPU | received | resident |\n\
              | --- | --- | --- | --- | --- | --- |\n\
              {}\n\
-             10,000 changes of a slice and its Endpoints, one by one, and fifty instances that start at once:\n\n\
-             | `--endpoints-source` | received for each change | own CPU for each change | all fifty answer after |\n\
+             10,000 changes of a slice and its Endpoints, one by one, and fifty kubedns instances that start at once:\n\n\
+             | `--endpoints-source` | received for each change | CPU of kubedns for each change | all fifty had answered after |\n\
              | --- | --- | --- | --- |\n\
              {}",
             rows.iter().map(RealRow::of_start).collect::<String>(),
