@@ -24,7 +24,7 @@ const MAX_SEARCH_DOMAINS: usize = 32;
 const NDOTS: u8 = 5;
 /// The highest `ndots` that resolvers accept.
 const MAX_NDOTS: u8 = 15;
-/// The namespace of the pod that queries the name, unless the request names one.
+/// The namespace of the pod that queries the name, if the request has no search list.
 const NAMESPACE: &str = "default";
 
 /// A parsed request.

@@ -66,7 +66,7 @@ impl NameSurvey {
         }
     }
 
-    /// The look-up of the Services and endpoints, which the records do not contain.
+    /// The look-up of the Services and endpoints. The records do not contain these objects.
     pub(crate) fn object_lookup(&self) -> ObjectLookup {
         let mut services = Vec::new();
         // Candidates often share their Services.

@@ -90,7 +90,7 @@ fn search_line(question: &QuestionReport) -> String {
     format!("{whose}search {}, ndots:{ndots}{walked}", search.join(" "))
 }
 
-/// A row of the names tried; `reason` is printed above them.
+/// The row of one tried name; `reason` is printed above the rows.
 fn tried_row(tried: &TriedName, reason: Option<&str>) -> [String; 3] {
     let name = tried.name.clone();
     if !tried.asked {

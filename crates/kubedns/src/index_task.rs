@@ -76,7 +76,8 @@ pub struct IndexTask {
     pub has_objects: bool,
     /// `--initial-sync-timeout`.
     pub timeout: Duration,
-    /// Cancelled when no other server answers while this one serves a snapshot file.
+    /// Cancelled when no other server answers at the DNS Service while this server serves a
+    /// snapshot file.
     pub sole_server: CancellationToken,
 }
 

@@ -276,7 +276,7 @@ fn endpoints() -> Vec<Value> {
     ]
 }
 
-/// A cluster with a Service of three slices.
+/// A cluster with a Service that has three EndpointSlices.
 pub(super) fn sliced() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.source = EndpointsSource::EndpointSlices;

@@ -115,7 +115,8 @@ fn misspelt_keys_cause_warnings() {
 fn stub_domain_below_cluster_domain_takes_its_names() {
     let mut cluster = Cluster::with_everything();
     cluster.add_stub_domains(&[("apps.svc.cluster.local", "192.0.2.9")]);
-    // dnsmasq sends the name to the stub domain, and never to kubedns, which would answer it.
+    // dnsmasq sends the query to the server of the stub domain. kubedns would answer the query, but
+    // never receives it.
     assert!(matches!(
         cluster.explain("web.apps A").detail.route,
         NameRoute::ClusterDomain { .. }
@@ -191,7 +192,7 @@ fn deleted_service_has_time() {
     let redis = "redis-master.prod.svc.cluster.local";
     for (words, name) in [("web.prod", "web"), (redis, "redis-master")] {
         let reason = &cluster.explain(words).detail.reasons[0];
-        // Only the first two digits of the time are compared.
+        // The time varies, so only the first two digits of the year are compared.
         let text = format!(
             "there is no Service {name:?} in namespace prod any more: kubedns saw its deletion at 20"
         );
@@ -242,7 +243,8 @@ fn direct_topology_bypasses_dnsmasq() {
 fn cache_topology_sends_all_to_kubedns() {
     let mut cluster = Cluster::with_everything();
     cluster.topology = DnsmasqTopology::Cache;
-    // In the drop-in topology, dnsmasq would send the address 10.96.0.12 to the stub domain.
+    // In the drop-in topology, dnsmasq would send the query for 10.96.0.12 to the server of the
+    // stub domain.
     cluster.add_stub_domains(&[("10.in-addr.arpa", "192.0.2.10")]);
     for (words, way) in [
         (
@@ -322,7 +324,7 @@ fn failing_upstream_beside_others_gets_warning() {
     cluster.server.config.config = config.into();
     cluster.server.failing = vec![
         mk_failing(None, "192.0.2.53:53", FailingCause::Down),
-        // The configuration has no such server, so dnsmasq never asks it.
+        // This server is not in the configuration, so dnsmasq never queries it.
         mk_failing(None, "192.0.2.55:53", FailingCause::Down),
     ];
     let text =

@@ -1,5 +1,6 @@
 //! The settings in force. They are computed from the configuration and all other inputs, without
-//! any state. One fact comes from the system: whether an upstream has a local address.
+//! any state. One fact comes from the operating system: whether the address of an upstream is
+//! local.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -31,8 +32,8 @@ pub struct ConfigFlags {
     pub domains: Vec<Domain>,
     /// The cluster domain to which aliases of Services lead.
     pub service_domain: Name,
-    /// The zones with records of our own: the cluster domains, and the zones that flags add (etcd,
-    /// external, cluster set).
+    /// The zones that kubedns answers from its own records: the cluster domains, and the zones that
+    /// flags add (etcd, external, cluster set).
     pub zones: Vec<Name>,
     /// `--nameservers`.
     pub nameservers: Vec<Upstream>,
