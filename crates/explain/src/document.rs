@@ -100,12 +100,12 @@ pub(crate) struct NameDetail {
     pub(crate) route: NameRoute,
     #[serde(rename = "place")]
     pub(crate) kind: NameKind,
-    /// The answers of kubedns, by type.
+    /// The answers, by type.
     pub(crate) answers: Vec<TypeAnswer>,
     /// Reasons for a missing answer, or remarks on an answer that may be unexpected.
     pub(crate) reasons: Vec<CodedNote>,
     /// The Services and endpoints that the records come from. For a missing name, the Service that
-    /// the name denotes.
+    /// the name denotes; for an address without a PTR record, the Services that have the address.
     pub(crate) objects: Vec<ServiceObjects>,
     /// The number of objects left out; a wildcard can match thousands.
     pub(crate) more_objects: usize,
@@ -214,7 +214,8 @@ pub(crate) enum NameKind {
     External,
 }
 
-/// The answer of kubedns to one query.
+/// The answer to one query. dnsmasq gives the answer if `from_hosts` or `from_arguments` is true;
+/// otherwise, kubedns gives it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TypeAnswer {
     #[serde(rename = "type")]
@@ -366,7 +367,7 @@ pub(crate) struct SimilarName {
     pub(crate) why: CodedNote,
 }
 
-/// The server that answered.
+/// The kubedns that gave the explanation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ServerReport {
     pub(crate) version: String,

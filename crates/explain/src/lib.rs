@@ -15,7 +15,7 @@
 //! The table shows the modules in layers. A module uses modules of the layers below it, and of its
 //! own layer. No two modules use each other.
 //!
-//! | layer | modules | what is there |
+//! | layer | modules | content |
 //! | --- | --- | --- |
 //! | 5 | `http`, `command` | `GET /explain`, and the command that requests it |
 //! | 4 | `explainer`, `text` | explanations on a thread of their own; an explanation as text |

@@ -24,8 +24,8 @@ impl Moment {
             return "in the future".to_owned();
         };
 
-        // Minutes, hours and days are used from a count of two on. Rounding down then hides less
-        // than a third of the age.
+        // A unit is used only if its count is at least two, except for seconds. Rounding down then
+        // hides less than a third of the age.
         let (count, unit) = match seconds {
             0 => return "just now".to_owned(),
             1..=119 => (seconds, "second"),

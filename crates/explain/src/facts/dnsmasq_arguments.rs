@@ -1,4 +1,4 @@
-//! The options of dnsmasq, as the nanny reports them, that matter for a forwarded name.
+//! The options of dnsmasq that matter for a name, parsed from the options that the nanny reports.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

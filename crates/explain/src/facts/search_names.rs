@@ -117,7 +117,7 @@ mod tests {
             // Absolute names are not completed.
             ("web.apps.", "prod", "", &["web.apps."]),
             ("10.96.0.1", "prod", "", &["1.0.96.10.in-addr.arpa."]),
-            // Repeated names and too long names are omitted.
+            // Repeated names, and names that are too long, are omitted.
             ("web", twice, "", &["web.", "web.A.example."]),
             (&long, &too_long, "", &long_last),
         ] {

@@ -24,8 +24,8 @@ const MAX_REMARKED: usize = 3;
 /// Maximum number of [`NameReading`]s.
 const MAX_READINGS: usize = 4;
 
-/// An interpretation of a missing name as the name of a Service, with further labels before it, if
-/// any.
+/// A missing name, interpreted as the name of a Service. The name may have further labels before
+/// the Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NameReading {
     /// The labels before the name of the Service, each followed by a dot.
@@ -208,7 +208,7 @@ pub(crate) fn suggest_names(
 
 /// A Service that is similar to a reading.
 struct SimilarService<'s> {
-    /// 0 is nearest.
+    /// The distance from the reading; 0 is the most similar.
     distance: usize,
     service: &'s ObjectKey,
     reading: &'s NameReading,

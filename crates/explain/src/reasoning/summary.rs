@@ -22,7 +22,7 @@ use crate::list::{join, join_first};
 const MAX_SHOWN: usize = 4;
 
 /// The index of the candidate to explain: the first with an answer, or else the name that was most
-/// probably meant. Of several equally probable names, it is the first.
+/// probably meant. Of several equally probable names, the first is selected.
 pub(crate) fn most_telling(
     evidence: Evidence<'_>,
     candidates: &[NameCandidate],
@@ -32,7 +32,8 @@ pub(crate) fn most_telling(
     let mut best_rank = 0;
     for (at, candidate) in candidates.iter().enumerate() {
         let rank = rank_candidate(evidence, candidate, typed);
-        // Of equal ranks, the name that the resolver queries first stays.
+        // If several names have the same rank, the first of them in the order of the search is
+        // selected.
         if rank > best_rank {
             best_at = at;
             best_rank = rank;
@@ -228,8 +229,8 @@ fn describe_records(candidate: &NameCandidate) -> RecordsInWords {
         return describe_alias(candidate, target);
     }
 
-    // An alias of the ConfigMap or the name of a federation can have an external target. Then
-    // kubedns knows no record without the reply of an upstream.
+    // An alias of the ConfigMap or the name of a federation can have an external target. In that
+    // case, kubedns knows no record until an upstream responds.
     let external = external_names(candidate);
     if !external.is_empty() {
         return describe_upstream_alias(&join_first(&external, MAX_SHOWN));

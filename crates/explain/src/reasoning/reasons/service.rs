@@ -338,7 +338,7 @@ fn no_such_port(
     let exists = ports.iter().any(|known| {
         known.name.eq_ignore_ascii_case(port) && known.protocol.eq_ignore_ascii_case(protocol)
     });
-    // The port has an SRV record, so another type was asked for.
+    // The port has an SRV record, so the query was for another type.
     if exists && !port.is_empty() {
         return no_such_type(candidate);
     }
