@@ -43,8 +43,7 @@ fn entries(text: &str) -> impl Iterator<Item = (IpAddr, impl Iterator<Item = &st
         .filter_map(|(_, address, names)| Some((address.parse().ok()?, names)))
 }
 
-/// The addresses of a name, each once, in the order of the lines. The case of letters does not
-/// matter.
+/// The addresses of a name, each once, in the order of the lines.
 fn addresses_in(text: &str, wanted: &str) -> Vec<IpAddr> {
     let mut found: Vec<IpAddr> = Vec::new();
     for (address, mut names) in entries(text) {

@@ -143,7 +143,7 @@ impl EtcdClient {
     /// If the certificates cannot be used, or the password cannot be read.
     pub fn new(access: &EtcdAccess, member: &Uri) -> Result<Self, ClientError> {
         let mut tcp = HttpConnector::new();
-        // This connector must accept `https` URIs too: the TLS connector passes them on to it.
+        // The TLS connector passes `https` URIs to this connector, which must accept them.
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));

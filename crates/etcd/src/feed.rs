@@ -121,7 +121,8 @@ impl Default for SessionPauses {
 }
 
 impl SessionPauses {
-    /// The pause after a session that ended with `failure`, or without one.
+    /// The pause after a session. `failure` is the reason why the session ended; `None` if the
+    /// session did not fail.
     fn next_pause(&mut self, failure: Option<&SessionFailure>) -> Duration {
         match failure {
             Some(SessionFailure::Large(_)) => self.too_large.pause(LONGEST_LARGE_PAUSE),
@@ -304,7 +305,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
             let header = *first_header.get_or_insert(page.header);
             let is_last = !page.more || page.kvs.is_empty();
             if let Some(last) = page.kvs.last() {
-                // The next key in order is the last one with an octet of zero appended.
+                // The next possible key is the last key with a zero octet appended.
                 range.start = [&last.key[..], b"\0"].concat();
             }
             let changes = page.kvs.into_iter().map(|kv| KeyEvent {

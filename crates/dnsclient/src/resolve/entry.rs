@@ -136,8 +136,9 @@ impl NameEntry {
         }
     }
 
-    /// The pause after a failed lookup. It doubles with each failure. It is then shortened at
-    /// random by up to a quarter, so that the lookups of many names do not coincide.
+    /// The pause after a failed lookup. The pause doubles with each failure, up to the longest
+    /// pause. It is then shortened at random by up to a quarter, so that the lookups of many names
+    /// do not coincide.
     fn retry_pause(&self, pace: &LookupPace) -> Duration {
         // Ten doublings already exceed the longest pause. With at most ten, the shift cannot
         // overflow.

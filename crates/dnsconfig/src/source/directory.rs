@@ -1,5 +1,5 @@
-//! Reading of a mounted `ConfigMap`: one file for each key. If the kubelet swaps the files
-//! meanwhile, they are read again, so that all values belong to one version.
+//! Reading of a mounted `ConfigMap`: one file for each key. If the kubelet swaps the files during
+//! the read, all files are read again, so that all values belong to one version.
 
 use std::fs::File;
 use std::hash::Hasher as _;
