@@ -1,7 +1,8 @@
 //! A directory with the entries of a `ConfigMap`, written as a kubelet writes the volume of a pod.
 //!
-//! Each entry is a symbolic link through `..data`. An update fills a new directory and renames a
-//! new link to `..data`, so that a reader sees the old state or the new one, never a mixture:
+//! Each entry is a symbolic link through `..data`. An update fills a new directory, and then
+//! replaces the link `..data` by a rename. A reader sees the old state or the new one, never a
+//! mixture:
 //!
 //! ```text
 //! stubDomains -> ..data/stubDomains

@@ -97,7 +97,7 @@ impl Etcd {
         self.process = Some(process);
     }
 
-    /// Kills etcd. The data stay.
+    /// Kills etcd, and keeps the data.
     pub fn stop(&mut self) {
         self.process = None;
     }

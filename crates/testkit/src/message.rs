@@ -152,7 +152,7 @@ impl Message {
         let mut options = Vec::new();
         let mut data = opt.raw;
         while let [c0, c1, l0, l1, rest @ ..] = data {
-            // An option that is cut off is shown as far as it goes.
+            // If an option is cut off, the octets that are present are kept.
             let length = usize::from(u16::from_be_bytes([*l0, *l1]));
             let (value, behind) = rest.split_at(length.min(rest.len()));
             options.push((u16::from_be_bytes([*c0, *c1]), value.to_vec()));

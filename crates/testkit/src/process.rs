@@ -43,8 +43,8 @@ pub fn binary(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("no binary {name}: run `cargo build --workspace --bins` first"))
 }
 
-/// The address in a log line, in klog's format or in JSON. 127.0.0.1 replaces an unspecified
-/// address. Panics if the line has no address.
+/// The address in a log line, which may be in klog's format or in JSON. 127.0.0.1 replaces an
+/// unspecified address. Panics if the line has no address.
 pub fn address(line: &str) -> SocketAddr {
     let told = line
         .split("address")
@@ -91,8 +91,8 @@ impl Program {
         }
     }
 
-    /// An executable that cannot outlive this process. The kernel kills the executable when the
-    /// thread that called [`Program::start`] ends.
+    /// An executable that cannot outlive this process: the kernel kills the started executable when
+    /// the thread that called [`Program::start`] ends.
     pub fn tied(path: &Path) -> Self {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(path);

@@ -63,7 +63,7 @@ enum DataField {
     U16,
     U32,
     Name,
-    /// All strings up to the end.
+    /// All strings up to the end of the data.
     Strings,
 }
 

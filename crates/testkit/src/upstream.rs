@@ -210,7 +210,7 @@ impl Upstream {
         self.shared.log.lock().packets.clone()
     }
 
-    /// The number of packets so far.
+    /// The number of packets since the start or the last [`Upstream::forget`].
     pub fn count(&self) -> usize {
         self.shared.log.lock().count
     }
