@@ -105,8 +105,8 @@ fn brief(record: &str) -> String {
     format!("{zone} {ttl} IN SOA/{}", timers[3])
 }
 
-/// The outcome of a query over UDP in one line: RCODE, flags and records of the answer, or what is
-/// still to do.
+/// The outcome of a query over UDP in one line: RCODE, flags and records of the answer, or the
+/// pending step, such as `forward/Recursive`.
 fn ask(view: &Fixed, question: &str, known: &ExternalAnswers) -> String {
     let (owner, rtype) = question.split_once(' ').unwrap();
     let query = Query::new(&format!("{owner}."), rtype).wire();

@@ -140,8 +140,8 @@ impl UdpSocket {
         MultiHeaders::preallocate(count, control)
     }
 
-    /// Receives datagrams. `None` if no datagram arrives in time, and after a harmless error such
-    /// as an ICMP error for an earlier answer.
+    /// Receives datagrams. `None` if no datagram arrives in time, or after an error, such as an
+    /// ICMP error for an earlier answer.
     pub(crate) fn receive_batch<'a, const N: usize>(
         &self,
         headers: &'a mut MultiHeaders<SockaddrStorage>,

@@ -8,7 +8,7 @@ use tokio::time;
 
 use crate::support::PATIENCE;
 
-/// The time of tokio, which passes only in [`StoppedClock::advance`].
+/// Tokio's clock, which moves only in [`StoppedClock::advance`].
 ///
 /// A paused clock jumps to the next timer whenever the runtime is idle, even if a packet is on its
 /// way. While a blocking task runs, a paused clock does not jump. So a blocking task runs as long

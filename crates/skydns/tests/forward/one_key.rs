@@ -184,7 +184,7 @@ async fn silence_to_edns_causes_plain_queries() {
     eventually(PATIENCE, is_answered).await;
     upstream.forget();
     assert_eq!(subject.ask_a("w.test.", &upstreams).await, GOOD);
-    assert_eq!(upstream.count(), 1, "a query had an OPT record");
+    assert_eq!(upstream.count(), 1, "no query has an OPT record");
 }
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn restarting_upstream_without_edns_gets_no_opt_record() {
     let (reply, upstream) = tokio::join!(asking, starting);
 
     assert_eq!(reply, GOOD);
-    assert_eq!(upstream.count(), 1, "the first query had an OPT record");
+    assert_eq!(upstream.count(), 1, "the query has no OPT record");
 }
 
 /// A client over TCP needs a complete answer. If the reply over UDP is truncated, the forwarder

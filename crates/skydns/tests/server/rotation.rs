@@ -37,7 +37,7 @@ async fn cached_addresses_change_their_order() {
             let last = records.filter_map(|record| record.data.rsplit('.').next());
             orders.push(last.collect::<String>());
         }
-        // The first answer is the upstream's own.
+        // The first answer has the order of the upstream's reply.
         assert_eq!(orders[0], "123", "{name}");
         let expected = ["123", "231", "312", "123", "231", "312"];
         assert_eq!(orders[1..], expected, "{name}");
