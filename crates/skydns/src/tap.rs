@@ -191,7 +191,7 @@ struct TapCounters {
     dropped: AtomicU64,
 }
 
-/// Number of records of all watches since the start.
+/// Numbers of records of all watches since the start, and the number of open watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TapCounts {
     /// Records queued for readers.
@@ -382,7 +382,7 @@ impl QueryTap {
         })
     }
 
-    /// Number of records since the start.
+    /// The current counts.
     pub fn counts(&self) -> TapCounts {
         TapCounts {
             taken: self.counters.taken.load(Relaxed),

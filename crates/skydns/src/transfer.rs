@@ -104,8 +104,8 @@ impl<V: View> ZoneTransfers<V> {
         Arc::clone(&self.serials)
     }
 
-    /// Makes a version of each zone whose records are not the same in `view` as in the zone's last
-    /// version. Returns whether there is a new version.
+    /// Makes a new version of each loaded zone whose records in `view` differ from the zone's last
+    /// version. Returns whether any zone has a new version.
     ///
     /// `now` is the time in seconds since 1970. The serial of a version is a time in seconds, so a
     /// zone has at most one new version each second. The caller must wait for the next second, as
@@ -129,7 +129,8 @@ impl<V: View> ZoneTransfers<V> {
         is_new
     }
 
-    /// Makes a version of one zone if its records have changed. Returns whether they have changed.
+    /// Makes the first version of a zone, or a new version if the records have changed. Returns
+    /// whether there is a new version.
     fn update_version(&self, zone: &Name, view: &Arc<V>, now: u64) -> bool {
         let change = match self.current_version(zone) {
             Some(last) => ZoneChange::between(&*last.view, &**view, zone),
@@ -273,8 +274,8 @@ fn transferable_zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
         .filter(|zone: &&FurtherZone| !zone.pointers)
         .map(|zone| &zone.domain);
 
-    // Without a cluster, the domain of the zone is only used for hosts and aliases of the
-    // configuration, so it is not transferred.
+    // Without a cluster, `zone.domain` is used only for hosts and aliases of the configuration, and
+    // is not transferred.
     let cluster = std::iter::once(&zone.domain)
         .chain(zone.other_domains.iter())
         .filter(|domain| view.cluster_domain_of(domain.wire()).is_some());

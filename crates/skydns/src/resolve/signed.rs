@@ -24,7 +24,7 @@ impl<B: Backend> Resolver<B> {
         self.transfers.as_ref()
     }
 
-    /// Answers a transfer query over UDP. Over TCP the transport sends the zone.
+    /// Answers a transfer query over UDP. Over TCP, the client's connection sends the zone.
     pub(super) fn attempt_transfer(
         &self,
         ask: &Ask<'_, B::View>,

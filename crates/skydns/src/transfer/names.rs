@@ -85,7 +85,7 @@ impl OwnerNames {
         }
         self.add_own_names(view, domain);
 
-        // If both views share the same store, no stored name can differ.
+        // If both views share the stored records, no stored record can differ.
         let is_unchanged = unlike.is_some_and(|other| std::ptr::addr_eq(other, authority.records));
         if !is_unchanged {
             self.add_stored_names(authority, unlike);
