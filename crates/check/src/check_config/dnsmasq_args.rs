@@ -142,8 +142,8 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
     ),
 ];
 
-/// Tells what replaces each argument, one line each. The exit status is 1 if anything has no
-/// replacement.
+/// Tells what replaces each argument, in one line per argument. The exit status is 1 if an argument
+/// has no replacement.
 pub(super) fn report(arguments: &str) -> Exit {
     let mut lines = String::new();
     let mut lacks_any = false;
@@ -251,7 +251,8 @@ fn text_for_server(value: &str) -> String {
     texts.collect::<Vec<_>>().join("; ")
 }
 
-/// A server in the form of the keys. dnsmasq separates the port with `#`.
+/// Converts a server from the syntax of dnsmasq, in which `#` separates the port, to the syntax of
+/// the keys.
 fn server_text(server: &str) -> String {
     match server.split_once('#') {
         Some((address, port)) if address.contains(':') => format!("[{address}]:{port}"),

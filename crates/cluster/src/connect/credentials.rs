@@ -141,7 +141,7 @@ impl Credentials {
 }
 
 /// The header with the password in the kubeconfig, or else with the token. kube's own layer would
-/// panic if the token is not valid in a header.
+/// panic on a token that is not valid in a header.
 fn fixed_authorization(user: &AuthInfo) -> Result<Option<HeaderValue>, CredentialsError> {
     let value = match (&user.username, &user.password, &user.token) {
         (Some(name), Some(password), _) => {

@@ -147,7 +147,7 @@ impl Index {
             }
         }
 
-        // Federated names contain zone and region of the Nodes.
+        // The CNAME target of a federated name may contain the zone and the region of a Node.
         if let Some(federation) = &self.snapshot.federation {
             let domains = federation.domains.clone();
             self.set_federations(domains);

@@ -21,7 +21,7 @@ impl Index {
             None => false,
         };
 
-        // The answer to a federated name depends on whether the Service has endpoints.
+        // The answer to a federated name depends on whether the Service has ready endpoints.
         if depend || self.snapshot.federation.is_some() {
             self.mark_outdated(key);
         }

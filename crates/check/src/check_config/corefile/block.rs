@@ -20,7 +20,7 @@ impl Block {
         }
     }
 
-    /// Lines that other blocks import.
+    /// A snippet: lines that other blocks import.
     pub(super) fn snippet(name: &str) -> Self {
         Self {
             head: format!("({name})"),

@@ -133,7 +133,8 @@ fn listed_below<'a>(config: &'a Config, domain: &str) -> impl Iterator<Item = &'
         .filter(move |name| wildcard_domain(name).is_none() && name.ends_with(&suffix))
 }
 
-/// Sorts by domain, the one with the most labels first: `CoreDNS` takes the first that matches.
+/// Sorts by the number of labels of the domain, the largest number first, because `CoreDNS` takes
+/// the first domain that matches.
 pub(super) fn sort_longest_first<D: AsRef<str>, T>(domains: &mut [(D, T)]) {
     domains.sort_by_key(|(domain, _)| Reverse(domain.as_ref().split('.').count()));
 }

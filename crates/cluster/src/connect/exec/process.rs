@@ -1,5 +1,5 @@
-//! One run of a credential plugin. The output has a bound. The processes that the plugin starts end
-//! with the plugin.
+//! One run of a credential plugin. The size of the output is limited. When the plugin
+//! ends, the processes that it has started are killed.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -10,8 +10,8 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 
-/// Bound of standard output, and also of standard error, in octets. A certificate with its key
-/// takes a few thousand octets.
+/// Maximum size of standard output, and also of standard error, in octets. A certificate with its
+/// key takes a few thousand octets.
 pub(super) const MAX_OUTPUT: u64 = 1 << 20;
 
 /// A failure of a run. The caller puts the name of the plugin before the text.
@@ -66,7 +66,7 @@ pub(super) async fn run_command(command: &mut Command) -> Result<ProcessOutput, 
 
 async fn read_bounded(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, RunError> {
     let mut octets = Vec::new();
-    // One octet more than the bound is read, so that too much output is noticed.
+    // One octet more than the maximum is read, so that too much output is noticed.
     if let Some(pipe) = pipe {
         pipe.take(MAX_OUTPUT + 1).read_to_end(&mut octets).await?;
     }
