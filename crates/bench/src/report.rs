@@ -22,7 +22,7 @@ pub struct Report {
     pub start: Option<Start>,
     /// CPU time per query.
     pub cost: Option<Cost>,
-    /// Time from a change to the answer.
+    /// Time from a change to the first answer that shows the change.
     pub change: Option<Change>,
     /// Cost and latency during many changes.
     pub churn: Option<Vec<Churn>>,
@@ -99,10 +99,10 @@ pub struct Price {
     pub ratio: f64,
 }
 
-/// Time from a change to the answer.
+/// Time from a change to the first answer that shows the change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// The time from a change to the answer.
+    /// The time from a change to the first answer that shows the change.
     pub latency: Distribution,
     /// CPU time of the server as a fraction of one core.
     pub cpu_share: f64,
@@ -239,7 +239,7 @@ pub struct PagesRow {
     pub title: String,
     /// Number of pages read.
     pub read: u64,
-    /// Time from a change at the API server to the answer.
+    /// Time from a change at the API server to the first answer that shows the change.
     pub change: Distribution,
     /// Latency of queries that are forwarded to an upstream.
     pub forwarded: Distribution,

@@ -115,8 +115,8 @@ impl ConfigData {
 }
 
 /// Writes the configuration of `CoreDNS` for the `ConfigMap` of the file, and for the arguments of
-/// the containers named kubedns. The file must have at most one `ConfigMap`, and needs none
-/// if it has such arguments.
+/// the containers named kubedns. The file must have exactly one `ConfigMap`, or at most one if the
+/// file has arguments of kubedns.
 fn write_corefile(options: &Options) -> Result<Exit, String> {
     let mut arguments = Vec::new();
     let maps = if options.path != "-" && Path::new(&options.path).is_dir() {
@@ -126,7 +126,7 @@ fn write_corefile(options: &Options) -> Result<Exit, String> {
         for document in yaml_documents(&text)? {
             collect_kubedns_args(&document, &mut arguments);
         }
-        // A file that has only containers is accepted: there is no ConfigMap then.
+        // A file without a ConfigMap is accepted if it has arguments of kubedns.
         match config_maps(&text) {
             Err(_) if !arguments.is_empty() => Vec::new(),
             maps => maps?,
@@ -222,7 +222,7 @@ fn config_maps(text: &str) -> Result<Vec<ConfigData>, String> {
     }
 }
 
-/// Returns the documents of a YAML file. The parser bounds their depth.
+/// Returns the documents of a YAML file. The parser limits their nesting depth.
 fn yaml_documents(text: &str) -> Result<Vec<Value>, String> {
     let documents = serde_norway::Deserializer::from_str(text).map(Value::deserialize);
     let documents: Result<_, _> = documents.collect();
@@ -231,7 +231,7 @@ fn yaml_documents(text: &str) -> Result<Vec<Value>, String> {
 
 /// Adds the `ConfigMap`s in `object`, a `ConfigMap` or a List of objects. `item_kind` is the kind
 /// of items that do not state their kind: in a `ConfigMapList`, the API server leaves out the kind
-/// of the items. The parser bounds the depth of nested Lists.
+/// of the items. The parser limits the depth of nested Lists.
 fn collect_config_maps(object: &Value, item_kind: Option<&str>, maps: &mut Vec<ConfigData>) {
     let kind = object.get("kind").and_then(Value::as_str).or(item_kind);
     match kind {
@@ -306,7 +306,7 @@ pub(super) fn find_mistakes(map: &ConfigData, domains: &ClusterDomains) -> Vec<S
         .collect()
 }
 
-/// The errors of each key; if there are none, the error of all keys together.
+/// The errors of each key parsed alone. If there are none, the error of all keys parsed together.
 fn find_errors(data: &RawData, domains: &BTreeSet<String>) -> Vec<String> {
     let mut errors = Vec::new();
     for (key, value) in data {

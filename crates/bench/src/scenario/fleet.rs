@@ -1,5 +1,5 @@
 //! The cost of many kubedns instances to a real API server, and the time from a change until the
-//! queried instances answer with it.
+//! answers of the queried instances show the change.
 
 use std::time::{Duration, Instant};
 
@@ -57,8 +57,8 @@ pub(super) async fn measure(
     };
     // kubedns answers for a headless Service only after it has read both the list of Services and
     // the list of endpoints. Each start of a fleet waits for the addresses of the Service `probe`,
-    // so the changes below leave it out. Its slice is written once, in case an earlier run has
-    // changed the slice.
+    // so the changes below leave that Service out. Its slice is written once, in case an earlier
+    // run has changed the slice.
     let headless: Vec<&Service> = cluster.headless().collect();
     let (probe, others) = headless.split_first().context("no headless Service")?;
     real.change_slice(probe).await?;

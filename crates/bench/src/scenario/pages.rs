@@ -28,7 +28,7 @@ const SPAN: Duration = Duration::from_secs(5);
 const NEW_IPS: u32 = u32::from_be_bytes([10, 114, 0, 1]);
 /// The page that explains an address that no Service has. The explanation visits all endpoints.
 const NO_ADDRESS: &str = "/explain?name=192.0.2.77";
-/// Number of readers of a page. They read without a pause.
+/// Number of concurrent readers of a page.
 const READERS: usize = 16;
 /// Pause of a reader that was rejected because others are reading.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);

@@ -188,8 +188,8 @@ struct ListedKind {
     error: Option<RequestFailure>,
 }
 
-/// Checks that the `ServiceAccount` may list the watched kinds. Services and one kind of endpoints
-/// are always needed.
+/// Checks that the credentials of this command permit lists of the kinds that kubedns watches.
+/// Services and one kind of endpoints are always needed.
 async fn check_permissions(
     connection: &Connection,
     status: Option<&SidecarStatus>,

@@ -287,14 +287,14 @@ impl NameChecks<'_> {
         (CheckLine::skipped(GROUP, text), None)
     }
 
-    /// Checks the name of a pod, whose first label is the pod's address.
+    /// Checks the name of a pod. The first label of the name is the pod's address with dashes.
     async fn check_pod_name(&self, member: Option<ServiceMember>) -> CheckLine {
         const KIND: &str = "a pod";
         let ServiceMember { address, namespace } = member.unwrap_or_else(|| ServiceMember {
             address: IpAddr::from([10, 0, 0, 1]),
             namespace: "default".to_owned(),
         });
-        // Every address has such a name, unless kubedns has `--pods=verified` or `--pods=disabled`.
+        // Every address has a pod name, unless kubedns has `--pods=verified` or `--pods=disabled`.
         let label = address.to_string().replace(['.', ':'], "-");
         let name = format!("{label}.{namespace}.pod.{}", self.domain);
         match self.query(&name, address_type(address)).await {

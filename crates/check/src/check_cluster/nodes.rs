@@ -60,7 +60,7 @@ async fn prefers_own_node(connection: &Connection) -> Result<bool, RequestFailur
     Ok(specs.any(|spec| spec.traffic_distribution.as_deref() == Some(OWN_NODE)))
 }
 
-/// The ready pods of the DNS Service, and the names of the nodes that should have one.
+/// The ready pods of the DNS Service, and the names of the nodes that should have a pod.
 async fn read_nodes(
     connection: &Connection,
 ) -> Result<(ServicePods, BTreeSet<String>), RequestFailure> {

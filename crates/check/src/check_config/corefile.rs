@@ -23,15 +23,16 @@ use self::flags::KubednsFlags;
 
 pub(crate) use self::flags::is_known as is_known_flag;
 
-/// The TTL in kubedns' answers without `--ttl`, in seconds.
+/// The TTL of kubedns' answers if `--ttl` is not given, in seconds.
 const DEFAULT_TTL: u64 = 30;
-/// The TTL in kubedns' negative answers without `--ttl` and `--negative-ttl`, in seconds.
+/// The TTL of kubedns' negative answers if neither `--ttl` nor `--negative-ttl` is given, in
+/// seconds.
 const DEFAULT_NEGATIVE_TTL: u64 = 60;
 /// The reverse zones, which a Corefile has to name.
 const REVERSE_ZONES: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
 
 /// Prints the Corefile for kubedns with these arguments and this configuration. The exit status is
-/// 1 if anything has no counterpart.
+/// 1 if a flag or key has no counterpart.
 pub(super) fn report(arguments: Vec<String>, config: &Config) -> Exit {
     let flags = KubednsFlags::read(arguments);
     let corefile = Corefile::new(&flags, config);
@@ -281,7 +282,7 @@ fn add_transfer(block: &mut Block, flags: &KubednsFlags, domains: &[&str]) {
     }
 }
 
-/// The address of a peer with or without a port.
+/// The address of a peer, without the port that the peer may have.
 fn address_of_peer(peer: &str) -> &str {
     if let Some(rest) = peer.strip_prefix('[') {
         return rest.split(']').next().unwrap_or(rest);
