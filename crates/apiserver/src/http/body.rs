@@ -1,4 +1,4 @@
-//! Reads request bodies, with a limit of size and time, and decodes them.
+//! Reads request bodies, with limits on size and time, and decodes the bodies.
 
 use std::time::Duration;
 

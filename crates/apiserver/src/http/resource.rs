@@ -34,7 +34,7 @@ impl ObjectRequest<'_> {
     /// The verb of the request, or a 405 for a method that is not allowed.
     pub(super) fn verb(&self) -> Result<Verb, Status> {
         let is_named = !self.at.name.is_empty();
-        // To create an object of a namespaced kind, the URL must contain a namespace.
+        // The URL of a create request for a namespaced kind must contain a namespace.
         let in_all_namespaces = self.at.kind().namespaced && self.at.namespace.is_empty();
 
         match (&self.request.method, is_named) {

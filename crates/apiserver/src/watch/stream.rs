@@ -39,7 +39,7 @@ struct Session {
     /// `Signals::dropped` changes.
     generation: u64,
     phase: Phase,
-    /// The version of the last event.
+    /// The version of the last event, or initially the start version.
     cursor: u64,
     /// The version of the last bookmark, or initially the start version.
     bookmarked: u64,
