@@ -1,10 +1,10 @@
 # Two commands are enough: `make run` and `make test`.
 
 BIN := $(or $(CARGO_TARGET_DIR),target)/debug
-# Incremental files make the first build a fifth slower, and the next ones several times faster. So a tree has them from the
-# first build with cargo itself (or with CARGO_INCREMENTAL=1) on, and nothing is built twice.
+# Incremental compilation makes the first build a fifth slower, and later builds several times faster. So `make` uses
+# it only in a tree that already has incremental files, from cargo itself or from `make` with CARGO_INCREMENTAL=1.
 export CARGO_INCREMENTAL ?= $(if $(wildcard $(BIN)/incremental/*),1,0)
-# Most tests wait more than they compute, so three run at once on two cores.
+# Most tests wait more than they compute, so three tests run at once on two cores.
 TEST_THREADS := $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 3 / 2)
 
 .DEFAULT_GOAL := help
@@ -13,7 +13,7 @@ TEST_THREADS := $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 3 / 2)
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: rust dnsmasq ## Run the whole pod on loopback, on examples/cluster (ARGS="--help" shows the options)
+run: rust dnsmasq ## Run the whole pod on loopback, with the cluster in examples/cluster (ARGS="--help" shows the options)
 	cargo build -p localpod -p kubedns -p nanny -p sidecar
 	@exec $(BIN)/localpod $(ARGS)
 
@@ -35,11 +35,11 @@ bench: ## Measure the release build, write docs/performance.md (ARGS="--only cos
 
 FUZZ_SECONDS ?= 60
 
-fuzz: ## Run each fuzzer for FUZZ_SECONDS, 60 unless given (ARGS="query watch" chooses)
+fuzz: ## Run each fuzzer for FUZZ_SECONDS, by default 60 (ARGS="query watch" runs only these two)
 	@fuzz/run $(FUZZ_SECONDS) $(ARGS)
 
-images: dnsmasq ## Build the static images, write them to out/images, play the pods with them
-	@.ci/need podman podman "builds images and plays pods"
+images: dnsmasq ## Build the static images, write them to out/images, run the pod tests with them
+	@.ci/need podman podman "builds images and runs pods"
 	images/archive out/images
 	KUBE_DNS_RS_IMAGES=$(CURDIR)/out/images cargo test -p tests --test pod
 
@@ -47,7 +47,7 @@ release: images ## Gather images, lists of components, manifests and checksums i
 	@.ci/need jq jq "writes the lists of components"
 	images/release out/images out/release
 
-soak: dnsmasq ## Run the release build for 30 minutes under load and change, watch for growth (MINUTES=5, ARGS="--direct")
+soak: dnsmasq ## Run the release build for 30 minutes under load and changes, check that resources do not grow (MINUTES=5, ARGS="--direct")
 	cargo build --release --workspace --bins
 	$(dir $(BIN))release/soak --minutes=$(or $(MINUTES),30) $(ARGS)
 
@@ -63,11 +63,11 @@ lint: ## Check formatting, lints and spelling
 	fi
 	cargo clippy --workspace --all-targets -- -D warnings
 
-deny: ## Check the dependencies with cargo-deny: licences, duplicates, sources, known faults (fetches the advisories)
+deny: ## Check the dependencies with cargo-deny: licences, duplicates, sources, known vulnerabilities (fetches the advisories)
 	cargo deny --locked check
 
-# The parts of it that need nothing but the crates themselves. tests/tests/supply_chain.rs holds the essentials with cargo
-# alone.
+# The checks of `make deny` that need no advisories. tests/tests/supply_chain.rs checks the most important rules, with
+# cargo alone.
 supply:
 	@if cargo deny --version >/dev/null 2>&1; then \
 		cargo deny --locked check bans licenses sources; \
@@ -75,18 +75,18 @@ supply:
 		echo "WARNING: cargo-deny is not installed. Duplicate and banned crates are NOT checked. (cargo install --locked cargo-deny)" >&2; \
 	fi
 
-locked: # Before cargo brings the two Cargo.lock up to date by itself.
+locked: # Fails if one of the two Cargo.lock files is out of date, before cargo itself updates the file.
 	@cargo fetch --locked --target x86_64-unknown-linux-gnu
 	@cargo fetch --locked --target x86_64-unknown-linux-gnu --manifest-path fuzz/Cargo.toml
 
-rust: # Before anything is installed, so that its absence shows in a line of its own.
+rust: # Comes before all installations, so that one line says that Rust is missing or too old.
 	@.ci/rust
 
-dnsmasq: # Before the build, so that its absence shows at once.
+dnsmasq: # Comes before the build, so that a missing dnsmasq shows at once.
 	@.ci/need dnsmasq dnsmasq-base "the cache in front of kubedns"
 
-tools: dnsmasq # What the tests start besides our own binaries.
-	@.ci/need dig bind9-dnsutils "the end-to-end tests ask with it"
-	@.ci/need kubectl kubernetes-client "the end-to-end tests change the cluster with it"
-	@.ci/need faketime faketime "makes the clock jump under the chaos tests"
-	@.ci/need etcd etcd-server "zones from etcd are tested with a real one"
+tools: dnsmasq # The programs that the tests start, besides our own binaries.
+	@.ci/need dig bind9-dnsutils "sends queries in the end-to-end tests"
+	@.ci/need kubectl kubernetes-client "changes the cluster in the end-to-end tests"
+	@.ci/need faketime faketime "makes the clock jump in the chaos tests"
+	@.ci/need etcd etcd-server "serves zones in the tests of etcd"
