@@ -32,7 +32,6 @@ const RCODES: &[(u16, &str)] = &[
     (6, "YXDOMAIN"),
     (7, "YXRRSET"),
     (8, "NXRRSET"),
-    (9, "NOTAUTH"),
     (10, "NOTZONE"),
     (23, "BADCOOKIE"),
 ];

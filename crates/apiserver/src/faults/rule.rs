@@ -169,7 +169,7 @@ impl Rules {
         for active in self
             .rules
             .iter_mut()
-            .filter(|active| active.rule.applies(request))
+            .filter(|active| !active.is_over() && active.rule.applies(request))
         {
             if active.count_request() {
                 faults.add(&active.rule.action, request);

@@ -241,7 +241,7 @@ impl KubednsFlags {
                 Nothing => value.or_else(|| Some("true".to_owned())),
             };
             let values = flags.values.entry(name).or_default();
-            values.extend(value.filter(|value| !value.is_empty()));
+            values.extend(value);
         }
         flags
     }
@@ -252,7 +252,7 @@ impl KubednsFlags {
         values
             .last()
             .map(String::as_str)
-            .filter(|value| fits_corefile(value))
+            .filter(|value| !value.is_empty() && fits_corefile(value))
     }
 
     /// All values of a flag that may be repeated.
@@ -260,7 +260,7 @@ impl KubednsFlags {
         let values = self.values.get(name).into_iter().flatten();
         values
             .map(String::as_str)
-            .filter(|value| fits_corefile(value))
+            .filter(|value| !value.is_empty() && fits_corefile(value))
     }
 
     /// The parts of the last value, between commas.

@@ -109,6 +109,8 @@ fn words_of_flags_are_read_as_by_kubedns() {
             "--domain",
             "b.",
             "--pods=\"}",
+            "--transfer-to=192.0.2.1",
+            "--transfer-to=",
         ]
         .map(str::to_owned),
     );
@@ -116,6 +118,8 @@ fn words_of_flags_are_read_as_by_kubedns() {
     assert_eq!(flags.value("cache-size"), Some("1"));
     assert_eq!(flags.list("domain"), ["b"]);
     assert!(!flags.is_set("autopath"));
+    // The last value of a flag wins, even if it is empty.
+    assert_eq!(flags.value("transfer-to"), None);
     // A value that is not a plain word would change the meaning of the Corefile.
     assert_eq!(flags.value("pods"), None);
     let missing = flags.missing();
