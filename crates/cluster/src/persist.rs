@@ -1,5 +1,5 @@
 //! The snapshot file keeps the last objects on disk. After a restart, kubedns serves these objects
-//! while the API server is unreachable.
+//! until the first lists from the API server are complete.
 //!
 //! The file consists of lines of JSON: a header, one line for each object, and a trailer with the
 //! number of objects and a checksum of all preceding lines. A new file is written beside the old
@@ -56,11 +56,19 @@ pub enum SnapshotError {
     /// The file has another format version.
     #[error("the file has format version {0}, expected {VERSION}")]
     Version(u32),
-    /// The file was written for another cluster domain, or with other options that select objects.
-    #[error("the file was written for another domain or with other flags: {0}")]
-    Domain(String),
-    /// The file ends before its trailer, or the trailer states another number of objects.
-    #[error("the file is incomplete")]
+    /// The file was written for another cluster domain, or with other values of the flags that
+    /// change the content.
+    #[error(
+        "the file was written for another domain or with other flags: {found:?}, expected {expected:?}"
+    )]
+    Domain {
+        /// The domain and the flags in the file.
+        found: String,
+        /// The domain and the flags of this process.
+        expected: String,
+    },
+    /// The last line is not a trailer, or the trailer states another number of objects.
+    #[error("the last line of the file is missing or damaged")]
     Incomplete,
     /// The content does not match the checksum.
     #[error("the checksum of the file is {found}, expected {expected}")]
@@ -87,7 +95,7 @@ struct FileHeader {
     version: u32,
     /// Seconds since 1970.
     written: u64,
-    /// The cluster domain, followed by the options that select objects, if any are set.
+    /// The cluster domain, followed by the flags that change the content, if any are set.
     domain: String,
     source: EndpointsSource,
 }
@@ -233,7 +241,10 @@ impl FileHeader {
         // The other fields are read only now, because they may differ in another version.
         let header: Self = serde_json::from_slice(line).map_err(|_| SnapshotError::Foreign)?;
         if header.domain != domain {
-            return Err(SnapshotError::Domain(header.domain));
+            return Err(SnapshotError::Domain {
+                found: header.domain,
+                expected: domain.to_owned(),
+            });
         }
         Ok(header)
     }

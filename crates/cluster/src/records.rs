@@ -450,7 +450,7 @@ fn external_name_records(service: &Service, target: &str) -> ServiceRecords {
         return records;
     };
     let Some(host) = external_host(target) else {
-        tracing::warn!(service = %service.key, externalName = target, "externalName is not a domain name");
+        tracing::warn!(service = %service.key, externalName = target, "externalName is neither a domain name nor an IP address");
         return records;
     };
 

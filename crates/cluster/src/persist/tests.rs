@@ -142,7 +142,7 @@ fn foreign_file_is_rejected_with_reason() {
         ),
         (
             summed(&text.replace(DOMAIN, "other.")),
-            "the file was written for another domain or with other flags: other.",
+            r#"the file was written for another domain or with other flags: "other.", expected "cluster.local.""#,
         ),
         (
             text.lines().next().unwrap().as_bytes().to_vec(),

@@ -291,7 +291,7 @@ impl ListMessage {
         };
 
         let Some(left) = left.checked_sub(field.head + field.length) else {
-            let problem = "an object reaches beyond its list";
+            let problem = "a field of a list reaches beyond the list";
             return Err(RequestFailure::Garbage(problem.to_owned()));
         };
         self.next = NextElement::ListField(left);

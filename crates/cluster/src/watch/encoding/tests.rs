@@ -84,7 +84,7 @@ fn truncated_protobuf_list_is_an_error() {
         ),
         (
             b"k8s\0\x12\x02\x12\x7f",
-            "not a response of an API server: an object reaches beyond its list",
+            "not a response of an API server: a field of a list reaches beyond the list",
         ),
         (
             b"k8s\0\x12\x00",
