@@ -1,5 +1,5 @@
-//! The Kubernetes objects that DNS records are built from, and the events that carry the objects.
-//! Each type holds only the fields that records need.
+//! The Kubernetes objects that kubedns reads, and the events that carry the objects. Each type
+//! holds only the fields that kubedns uses.
 //!
 //! A large cluster has tens of thousands of objects, so these types hold no labels, no managed
 //! fields, no resource versions and no spare capacity. [`read`](FromApi::read) converts objects of
@@ -250,7 +250,7 @@ pub struct Subset {
 pub struct Address {
     /// The address. An IPv4-mapped IPv6 address is converted to IPv4.
     pub ip: IpAddr,
-    /// The hostname, never empty.
+    /// The hostname, or else, with `--endpoint-names=pod`, the name of the pod. Never empty.
     pub hostname: Option<SmolStr>,
 }
 
@@ -325,9 +325,9 @@ pub enum AddressType {
 /// `terminating` means false.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceEndpoint {
-    /// The addresses, all of one pod.
+    /// The addresses.
     pub addresses: OneOrMany<IpAddr>,
-    /// The hostname, never empty.
+    /// The hostname, or else, with `--endpoint-names=pod`, the name of the pod. Never empty.
     pub hostname: Option<SmolStr>,
     /// Whether the endpoint is ready: it serves and is not terminating, or its Service publishes
     /// unready addresses.
@@ -350,7 +350,8 @@ fn has_none<T>(list: &OneOrMany<T>) -> bool {
 pub struct EndpointPlaces {
     /// The zone of the endpoint itself.
     pub zone: Option<SmolStr>,
-    /// The zones in its hints. Endpoints have hints if their Service has `trafficDistribution`.
+    /// The zones in its hints. Kubernetes writes hints if the Service has `trafficDistribution`, or
+    /// the older annotation `service.kubernetes.io/topology-mode`.
     pub hinted_zones: OneOrMany<SmolStr>,
     /// The nodes in its hints (KEP-3015).
     pub hinted_nodes: OneOrMany<SmolStr>,

@@ -1,5 +1,5 @@
-//! Deduplication of lists. Many Services and slices have equal lists of ports, so each list is
-//! stored only once.
+//! Deduplication of lists. The records of many Services have equal lists of ports, so equal lists
+//! are stored once.
 
 use std::collections::HashSet;
 use std::hash::Hash;

@@ -1,4 +1,4 @@
-//! The current objects, grouped by Service.
+//! The current Services, Endpoints and slices, grouped by Service.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::relist::RelistTracker;
 /// Maximum number of deleted Services that are remembered.
 const MAX_DELETED: usize = 256;
 
-/// All objects.
+/// The Services, Endpoints and slices, and the progress of their lists.
 #[derive(Debug, Default)]
 pub struct ObjectStore {
     objects: StoredObjects,
     /// For each slice that does not belong to its [`expected_service`], the name of the Service
     /// that the slice belongs to. The Service is always in the namespace of the slice.
     strays: HashMap<ObjectKey, SmolStr, RandomState>,
-    /// The last deleted Services, for look-ups of objects.
+    /// The last deleted Services, for explanations of answers.
     deleted: Deletions,
     pub(super) services: RelistTracker<ObjectKey>,
     pub(super) endpoints: RelistTracker<ObjectKey>,

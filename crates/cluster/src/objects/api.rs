@@ -164,7 +164,8 @@ struct Ingress {
 }
 
 impl ExposedService {
-    /// Takes the external addresses: IP addresses as written, and host names of load balancers.
+    /// Takes the external addresses: IP addresses as written, and host names of load balancers
+    /// without an IP address.
     pub(super) fn take_external(&mut self) -> (Vec<String>, Vec<String>) {
         let mut addresses = self
             .spec
@@ -232,7 +233,7 @@ pub(crate) struct Port {
     pub(super) number: Option<i64>,
 }
 
-/// Endpoints with their addresses.
+/// Endpoints with the hostnames as written.
 pub(super) type Endpoints = EndpointsOf<Address>;
 /// Endpoints in which the pod's name replaces a missing hostname.
 pub(super) type PodNamedEndpoints = EndpointsOf<PodNamedAddress>;

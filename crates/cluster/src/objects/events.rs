@@ -72,7 +72,7 @@ pub enum Event {
     ImportedSlice(Change<ImportedSlice>),
     /// The endpoints of this source are used from now on. The event follows the first `RelistDone`
     /// of the source, possibly after further changes of both sources. Before the first such event,
-    /// the endpoints are unknown.
+    /// the endpoints are unknown, unless a snapshot file has them.
     ///
     /// While Endpoints are used, changes of slices are sent as well. If the API server refuses
     /// slices during this time, an empty list removes all slices.

@@ -1,7 +1,8 @@
 //! Conversion of API objects to the reduced objects of this crate.
 //!
-//! An invalid address or port is dropped with a [`Note`]. An object without a name, or with a field
-//! of the wrong type, is rejected as a whole. Other objects are not affected.
+//! An invalid address or port is dropped with a [`Note`]. An object is rejected as a whole if it
+//! has no name, lacks the namespace that its kind needs, or has a field of the wrong type. Other
+//! objects are not affected.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -163,7 +164,7 @@ pub trait FromApi: Sized + Send + 'static {
     ///
     /// # Errors
     ///
-    /// [`MalformedObject`] if the object has no name or no namespace.
+    /// [`MalformedObject`] if the object has no name, or lacks the namespace that its kind needs.
     fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject>;
 
     /// Namespace and name.
@@ -177,8 +178,8 @@ pub trait FromApi: Sized + Send + 'static {
     ///
     /// # Errors
     ///
-    /// [`MalformedObject`] if a field has an unexpected type, or if the object has no name or no
-    /// namespace.
+    /// [`MalformedObject`] if a field has an unexpected type, or if the object has no name or lacks
+    /// the namespace that its kind needs.
     fn read(encoded: &Encoded) -> Result<Parsed<Self>, MalformedObject> {
         let api: Self::Api = encoded.decode()?;
         let metadata = Self::metadata(&api);
@@ -197,14 +198,14 @@ pub trait FromApi: Sized + Send + 'static {
     ///
     /// # Errors
     ///
-    /// [`MalformedObject`] if a field has an unexpected type, or if the object has no name or no
-    /// namespace.
+    /// [`MalformedObject`] if a field has an unexpected type, or if the object has no name or lacks
+    /// the namespace that its kind needs.
     fn from_api(json: &str) -> Result<Parsed<Self>, MalformedObject> {
         Self::read(&Encoded::Json(Bytes::copy_from_slice(json.as_bytes())))
     }
 }
 
-/// Items of [`FromApi`] that most kinds share.
+/// Defines the items of [`FromApi`] that are alike for all types.
 macro_rules! of_api {
     ($kind:ident, $api:ty) => {
         of_api!($kind, $api, key);
@@ -342,8 +343,8 @@ impl FromApi for EndpointSlice {
 #[derive(Debug)]
 pub struct PodNamed<T>(pub T);
 
-/// A slice with the zones of its endpoints (`--prefer-zone`, `--zonal-names`). A [`PodNamed`] slice
-/// also has the zones.
+/// A slice with the zones and hints of its endpoints (`--prefer-zone`, `--zonal-names`). A
+/// [`PodNamed`] slice also has them.
 #[derive(Debug)]
 pub struct Zoned(pub EndpointSlice);
 
