@@ -2,10 +2,10 @@
 //!
 //! The records follow kube-dns:
 //! - A ClusterIP Service has an entry for each cluster IP, and SRV entries for its named ports.
-//! - A headless Service has an entry for each address of its endpoints. The label is the hostname
-//!   or a hash of the address.
-//! - An ExternalName Service has no tree node of its own. It is an entry of the node of its
-//!   namespace.
+//! - A headless Service has an entry for each label of its endpoints, and SRV entries for their
+//!   named ports. The label is the hostname or a hash of the address.
+//! - An ExternalName Service is an entry at the name of its namespace. No names are below that
+//!   entry.
 
 mod endpoints;
 mod external;
@@ -41,7 +41,8 @@ pub struct ServiceRecords {
     pub alias: Option<ExternalName>,
     /// Records in the external zone, at the Service's name and at the names below it.
     pub external: Option<ExternalNode>,
-    /// The addresses at zonal names; `None` unless the Service is headless and has such names.
+    /// The addresses at zonal names; `None` unless `--zonal-names` is set and the Service is
+    /// headless.
     pub zonal: Option<ZonalNode>,
     /// The reverse records, sorted and unique.
     pub pointers: Vec<(IpAddr, Pointer)>,
@@ -74,7 +75,8 @@ pub enum EndpointNames {
 pub struct RecordOptions {
     /// The names of endpoints without a hostname.
     pub endpoint_names: EndpointNames,
-    /// Whether a ClusterIP Service without ready endpoints has no records at its name.
+    /// Whether a ClusterIP Service without ready endpoints has no names in the cluster's zone
+    /// (`--ignore-empty-services`). Its reverse records stay.
     pub ignore_empty_services: bool,
     /// The preferred zone (`--prefer-zone`). A headless Service answers only with the addresses of
     /// this zone, if there are enough.
@@ -132,8 +134,8 @@ impl RecordOptions {
         records
     }
 
-    /// Whether the records at the name of `service` are left out because no endpoint is ready. The
-    /// reverse records stay, as in CoreDNS.
+    /// Whether the records at the name of `service` and below are left out because no endpoint is
+    /// ready. The reverse records stay, as in CoreDNS.
     fn hides_empty_service(&self, service: &Service, endpoints: &ServiceEndpoints) -> bool {
         let by_ip = matches!(service.kind, ServiceKind::ClusterIp(_));
         self.ignore_empty_services && by_ip && !endpoints.has_ready_addresses()
@@ -280,7 +282,7 @@ fn own_pointer(service: &Service, base: &Arc<[u8]>) -> Pointer {
     }
 }
 
-/// The labels of a port, such as `_tcp` and `_http`. Ports without a name have no SRV records.
+/// The labels of a port, such as `_tcp` and `_http`; `None` for a port without a name.
 pub(crate) fn port_path(protocol: &Protocol, name: &SmolStr) -> Option<[SmolStr; 2]> {
     if name.is_empty() || protocol.as_str().is_empty() {
         return None;
@@ -426,7 +428,7 @@ struct NamedMember {
 
 impl EndpointMember<'_> {
     /// The label and the reverse record of the address; `None` if the hostname is not a valid
-    /// label. The API server rejects hostnames with dots.
+    /// label. The API server accepts only valid labels as hostnames.
     fn name_in(&self, service: &Service, base: &[u8], names: EndpointNames) -> Option<NamedMember> {
         let label = match self.hostname {
             Some(hostname) => hostname.clone(),

@@ -47,7 +47,7 @@ pub struct Snapshot {
     pub zonal: TreeCache<Arc<ZonalNode>>,
     /// The PTR names of each address. The name of the oldest Service comes first.
     pub reverse: Map<IpAddr, OneOrMany<Pointer>>,
-    /// The answers to pod names.
+    /// How queries for pod names are answered.
     pub pods: PodNames,
     /// The namespaces that are served; `None` for all.
     pub served: Option<Map<SmolStr, ()>>,
@@ -58,7 +58,7 @@ pub struct Snapshot {
     pub backed: Map<ObjectKey, ()>,
 }
 
-/// The answers to pod names.
+/// How queries for pod names are answered, and the namespaces of the watched pods.
 #[derive(Debug, Clone, Default)]
 pub enum PodNames {
     /// Answers with the address in the name, without checking that a pod has the address.
@@ -68,7 +68,8 @@ pub enum PodNames {
     Disabled,
     /// Answers with the address in the name if a pod of the namespace has the address.
     Verified(PodNamespaces),
-    /// Answers like [`PodNames::Insecure`]. Holds the namespaces of the pods on one node.
+    /// Answers like [`PodNames::Insecure`]. Holds the pods on the node of this process, so that the
+    /// namespaces of clients are known.
     OfNode(PodNamespaces),
 }
 

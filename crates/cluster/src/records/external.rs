@@ -1,5 +1,7 @@
 //! The records of one Service in the external zone. The external addresses are at `name.namespace`,
-//! and SRV records are at that name and at the names of the ports. There are no wildcards.
+//! and SRV records are at that name and at the names of the ports. With `--external-headless`, a
+//! headless Service without external addresses has the addresses of its endpoints there, and a name
+//! for each endpoint. There are no wildcards.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -127,7 +129,8 @@ fn headless_node(key: &ObjectKey, node: &ServiceNode) -> Option<ExternalNode> {
 
 impl ExternalNode {
     /// Visits every owner name, as labels below the Service's name, see
-    /// [`ServiceNode::owner_names`].
+    /// [`ServiceNode::owner_names`]. Two kinds of visited names have no records: the label of the
+    /// external addresses below the Service's name, and the paths of ports without a name.
     pub fn owner_names<'v>(&'v self, visit: &mut dyn FnMut(&[&'v str])) {
         self.node.owner_names(visit);
     }

@@ -4,7 +4,8 @@
 //! Records are built while a query visits them, so little is stored for each Service: its
 //! addresses, and a list of ports. Services with equal ports share one list.
 //!
-//! If the preferred zone has enough addresses, answers contain only these addresses.
+//! With `--prefer-zone`, the answers for the name of a headless Service and for the names of its
+//! ports may leave out addresses that are not preferred.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -87,7 +88,7 @@ impl ServiceNode {
     ///
     /// A wildcard in place of a member's label matches every member. With `exact` there are no
     /// wildcards, and the last label must be the label of a member. For `steps` see
-    /// [`skydns::Records::visit_entries`].
+    /// [`skydns::EntryVisit::steps`].
     pub fn visit<'v>(
         &'v self,
         path: &[&str],
@@ -295,8 +296,8 @@ fn is_safe_count(preferred: usize, all: usize) -> bool {
     preferred >= SAFE_COUNT.min(all)
 }
 
-/// Whether answers may leave out the addresses without a hint for `node`. In each IP family, at
-/// least one ready address must have the hint, as for kube-proxy (KEP-3015).
+/// Whether answers may leave out the addresses without a hint for `node`. In each IP family that
+/// has addresses, at least one ready address must have the hint, as for kube-proxy (KEP-3015).
 pub(super) fn has_hint_for_node(node: &str, groups: &[EndpointGroup<'_>]) -> bool {
     let mut has_hint = [false; 2];
     let mut has_address = [false; 2];

@@ -79,8 +79,7 @@ pub struct ZonalNode {
 
 impl ZonalNode {
     /// Visits the addresses at a zonal name. `service` holds the records of the same Service; it is
-    /// `None` while the Service has no addresses. For `steps` see
-    /// [`skydns::Records::visit_entries`].
+    /// `None` while the Service has no addresses. For `steps` see [`skydns::EntryVisit::steps`].
     pub fn visit<'v>(
         &'v self,
         name: &ZonalName<'_>,

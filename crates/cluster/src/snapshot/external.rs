@@ -1,4 +1,5 @@
-//! The external zone: Services with their external addresses (`--external-zone`).
+//! The external zone: Services with their external addresses (`--external-zone`), and headless
+//! Services with the addresses of their endpoints (`--external-headless`).
 
 use std::any::Any;
 use std::sync::Arc;

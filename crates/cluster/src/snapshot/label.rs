@@ -2,7 +2,8 @@
 
 use wire::rfc1123::is_label;
 
-/// The name of a Service (RFC 1035): a lower-case DNS label that begins with a letter.
+/// Whether `label` is a valid name of a Service (RFC 1035): a lower-case DNS label that begins with
+/// a letter.
 pub(super) fn is_service_name(label: &str) -> bool {
     is_label(label) && label.starts_with(|first: char| first.is_ascii_lowercase())
 }

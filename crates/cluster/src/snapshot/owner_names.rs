@@ -11,7 +11,8 @@ use super::{PodNames, Snapshot, label};
 use crate::records::{ServiceNode, dashed_label};
 
 impl Snapshot {
-    /// Visits the owner names. Names that `other` answers in the same way may be left out.
+    /// Visits the owner names, except federated and zonal names, and names of pods that are not
+    /// verified. Names that `other` answers in the same way may be left out.
     pub(super) fn visit_owner_names(&self, other: Option<&Self>, visit: &mut dyn FnMut(&[&str])) {
         // If federated names hide names of Services, the snapshots may answer a name differently
         // although their entries for the name are equal. Then no name is skipped.

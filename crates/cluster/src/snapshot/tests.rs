@@ -1,4 +1,4 @@
-//! Queries through the engine for names with special rules in kube-dns.
+//! Names with special rules in kube-dns: names of pods, federated names and wildcards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
