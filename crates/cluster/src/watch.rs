@@ -2,12 +2,14 @@
 //!
 //! Invariants, whatever the API server does:
 //! - An interrupted watch is resumed at its last resource version. An interrupted list is resumed
-//!   at the page that failed.
+//!   at the page that failed, as long as the API server knows the token of the page.
 //! - All objects are listed again only if the API server no longer knows the resource version, if
 //!   the API server's database was wiped or restored, or if the watch fails several times in a row
 //!   because of its content (see `position`). No object is removed before that list is complete.
+//! - While reading is refused, the objects stay. Only a feed whose objects have become dispensable
+//!   removes them, and later lists them again.
 //! - A silent watch is reopened, because its connection may be dead.
-//! - A malformed object is ignored and never affects other objects.
+//! - A malformed object is treated as absent and never affects other objects.
 //! - Failures are retried forever, with growing pauses.
 //!
 //! [`CollectionFeed`] follows one collection, and [`ScopedFeed`] follows a kind in some namespaces.
@@ -83,11 +85,11 @@ impl FeedState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeedPhase {
     /// No watch is open: the feed has just started, or requests for all collections fail, because
-    /// the API server is unreachable, rejects the credentials or asks for a pause.
+    /// the API server is unreachable, rejects the credentials or is overloaded.
     Away,
     /// Requests fail in another way.
     Failing,
-    /// The watch is open.
+    /// The watch was opened, and no request has failed since then.
     Following,
     /// Reading the collection is refused.
     Refused,
@@ -106,11 +108,12 @@ pub struct WatchTiming {
     pub overrun: Duration,
     /// Timeout of the head of a response and of each piece of a list.
     pub response: Duration,
-    /// The first and the longest pause between failed attempts.
+    /// The first pause between failed attempts, and the longest pause if neither `max_pause` nor
+    /// `max_pause_refused` applies.
     pub backoff: RangeInclusive<Duration>,
-    /// The longest pause while the API server is unreachable or overloaded, and before a refusal is
-    /// treated as lasting. The pause is short, so that a recovery is noticed within seconds. An
-    /// overloaded API server may request longer pauses.
+    /// The longest pause while the API server is unreachable or requests a pause, and before a
+    /// refusal is treated as lasting. The pause is short, so that a recovery is noticed within
+    /// seconds. The API server may request a longer pause.
     pub max_pause: Duration,
     /// The longest pause while a collection is refused, if the collection is optional and its
     /// objects need not be kept up to date.

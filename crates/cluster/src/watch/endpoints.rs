@@ -28,7 +28,8 @@ use crate::objects::{
 
 /// If requests for slices are in the phase [`FeedPhase::Failing`] at the start, Endpoints are
 /// listed as well after this time. If the requests for slices still fail after this time has passed
-/// once more, the listed Endpoints are used.
+/// once more, the listed Endpoints are used. While slices of a snapshot file are served, a refusal
+/// of slices must also last for this time before Endpoints are listed.
 ///
 /// The time is longer than the pause between attempts at an unreachable API server. After an
 /// outage, slices therefore get another attempt even if Endpoints are listed first.
@@ -53,7 +54,7 @@ pub struct EndpointsFeed {
     pub choice: EndpointsChoice,
     /// Whether endpoints without a hostname are named after their pod.
     pub pod_names: bool,
-    /// Whether the zones of endpoints are read. Only slices have zones.
+    /// Whether the zones and hints of endpoints are read. Only slices have them.
     pub zones: bool,
     /// The namespaces to follow.
     pub scope: Scope,
