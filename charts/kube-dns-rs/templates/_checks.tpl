@@ -1,4 +1,4 @@
-{{- /* Fails if a value has no place in the .objects of the shape. */ -}}
+{{- /* Fails if a value has no effect on the objects of the shape, .objects. */ -}}
 {{- define "checks" -}}
 {{- $values := .root.Values -}}
 {{- $shape := $values.shape -}}

@@ -13,7 +13,7 @@ spec:
     {{- .deployment.spec.selector | toYaml | nindent 4 }}
   policyTypes: [Ingress]
   ingress:
-  # DNS, from everywhere. Clients in the networks of nodes and outside the cluster have no labels.
+  # DNS from everywhere: no selector can match clients in the host network or outside the cluster.
   - ports:
     - {port: 53, protocol: UDP}
     - {port: 53, protocol: TCP}

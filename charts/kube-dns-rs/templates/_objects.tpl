@@ -1,4 +1,4 @@
-{{- /* The objects of the shape, and of the roles that were asked for: a list under "items". */ -}}
+{{- /* The objects of the shape, and the roles that the values ask for: a list under "items". */ -}}
 {{- define "objects" -}}
 {{- $parts := list (printf "shapes/%s.yaml" .Values.shape) -}}
 {{- if .Values.rbac.pods }}{{ $parts = append $parts "shapes/rbac-pods.yaml" }}{{ end -}}
@@ -11,13 +11,13 @@ items:
 {{- end }}
 {{- end -}}
 
-{{- /* Not empty for the workload whose pods are kube-dns. */ -}}
+{{- /* Gives "yes" for the Deployment or DaemonSet of the kube-dns pods, and nothing for other objects. */ -}}
 {{- define "is.kube-dns" -}}
 {{- $name := printf "%s/%s" .kind .metadata.name -}}
 {{- if has $name (list "Deployment/kube-dns" "Deployment/kube-dns-trial" "DaemonSet/kube-dns") }}yes{{ end -}}
 {{- end -}}
 
-{{- /* Changes the template of a pod, .pod, as the values ask. */ -}}
+{{- /* Changes the template of the kube-dns pods, .pod, as the values ask. */ -}}
 {{- define "edit.pod" -}}
 {{- $values := .root.Values -}}
 {{- with $values.image.pullSecrets }}
@@ -37,7 +37,7 @@ items:
 {{- end }}
 {{- end -}}
 
-{{- /* Changes one container of it, .container. */ -}}
+{{- /* Changes one container of the pod, .container. */ -}}
 {{- define "edit.container" -}}
 {{- $values := get .root.Values .container.name -}}
 {{- $image := splitList ":" (base .container.image) | first -}}
@@ -56,7 +56,7 @@ items:
 {{- end }}
 {{- end -}}
 
-{{- /* Changes the template of the pod of the cache on each node, .pod. */ -}}
+{{- /* Changes the template of the pods of NodeLocal DNSCache, .pod. */ -}}
 {{- define "edit.nodeLocal" -}}
 {{- $values := .root.Values -}}
 {{- $container := first .pod.spec.containers -}}
