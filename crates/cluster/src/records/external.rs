@@ -128,11 +128,16 @@ fn headless_node(key: &ObjectKey, node: &ServiceNode) -> Option<ExternalNode> {
 }
 
 impl ExternalNode {
-    /// Visits every owner name, as labels below the Service's name, see
-    /// [`ServiceNode::owner_names`]. Two kinds of visited names have no records: the label of the
-    /// external addresses below the Service's name, and the paths of ports without a name.
+    /// Visits every owner name, as labels below the Service's name.
     pub fn owner_names<'v>(&'v self, visit: &mut dyn FnMut(&[&'v str])) {
-        self.node.owner_names(visit);
+        self.node.owner_names(&mut |below| {
+            // Members of exposed Services have no names, and ports without a name have an empty
+            // label.
+            let is_name = below.iter().all(|label| !label.is_empty());
+            if is_name && self.visit(below, &mut 0, &mut |_| {}) {
+                visit(below);
+            }
+        });
     }
 
     /// The addresses and ports.

@@ -206,6 +206,33 @@ fn exposed_services_have_external_records() {
 }
 
 #[test]
+fn owner_names_of_external_zone_have_records() {
+    let (mut index, published) = index(ExternalRecords::AndHeadless);
+    sync(&mut index);
+    let zone = zone(&published).unwrap();
+
+    let mut names = Vec::new();
+    zone.records.owner_names(None, &mut |path| {
+        assert!(!found(&zone, path).is_empty(), "{path:?}");
+        names.push(path.join(" "));
+    });
+    names.sort();
+    let expected = [
+        "apps db",
+        "apps db _tcp _sql",
+        "apps db db-0",
+        "apps db db-1",
+        "apps dbx",
+        "apps dbx _tcp _sql",
+        "apps mixed",
+        "apps mixed _tcp _http",
+        "apps web",
+        "apps web _tcp _http",
+    ];
+    assert_eq!(names, expected);
+}
+
+#[test]
 fn external_zone_follows_objects_and_lists() {
     let (mut index, published) = index(ExternalRecords::AndHeadless);
     assert!(!zone(&published).unwrap().records.has_synced());
