@@ -4,6 +4,8 @@
 //! connection, so that idle connections cannot block a probe. The size and the time of a request's
 //! head, the time of a handler, and the life of a connection are also bounded. Bodies of requests
 //! are never read. Responses have the headers of Go's `net/http`, as probes and dashboards expect.
+//!
+//! The functions [`get()`] and [`get_streaming`] are a client for such pages.
 
 mod connections;
 mod gate;

@@ -14,20 +14,21 @@ use super::ClientAddr;
 /// The reason why a request does not pass the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NotLocal {
-    /// The client is not in this pod.
-    #[error("only clients within the pod may read this page")]
+    /// The client's address is neither `127.0.0.1` nor `::1`. This includes clients in the pod that
+    /// connect to the pod's address.
+    #[error("only clients within the pod may read this page, and only at 127.0.0.1 or ::1")]
     Client,
-    /// The Host header has a name other than `localhost`, is missing or is repeated. The owner of a
-    /// web site can make the name of the site resolve to a loopback address, so that scripts of the
-    /// site can send requests to this server. The Host header of such a request has the name of the
-    /// site.
+    /// The Host header is missing, repeated, or neither an IP address nor `localhost`. The owner of
+    /// a web site can make the name of the site resolve to a loopback address, so that scripts of
+    /// the site can send requests to this server (DNS rebinding). The Host header of such a request
+    /// has the name of the site.
     #[error("the Host header must be an IP address or localhost")]
     Host,
 }
 
-/// Extracts whether the request comes from within this pod, and was addressed to an IP address or
-/// to localhost. Requests through `kubectl exec` and `kubectl port-forward` come from `127.0.0.1`
-/// or `::1`.
+/// Extracts whether the request comes from `127.0.0.1` or `::1`, and was addressed to an IP address
+/// or to localhost. Requests through `kubectl exec` and `kubectl port-forward` come from one of
+/// these two addresses.
 pub fn local_only()
 -> impl Filter<Extract = (Result<(), NotLocal>,), Error = Infallible> + Clone + Send + Sync + 'static
 {

@@ -1,4 +1,5 @@
-//! A GET request to this machine or a nearby one, with bounds on size and time.
+//! GET requests over HTTP without TLS. An ordinary page has bounds on its size and time. A
+//! streaming page has bounds only on the time of its head and on the size of each line.
 
 use std::io;
 use std::time::Duration;
@@ -52,11 +53,11 @@ pub enum GetError {
     /// The request timed out.
     #[error("no answer within {0:?}")]
     Slow(Duration),
-    /// The response was too large.
+    /// The response, its head or one of its lines was too large.
     #[error("the data has more than {0} bytes")]
     Large(usize),
-    /// The response was not HTTP; contains its first line.
-    #[error("the server answered {0:?}")]
+    /// The response was not HTTP, or had no complete head. The value is the first line.
+    #[error("the response is not HTTP, or is incomplete; its first line is {0:?}")]
     NotHttp(String),
 }
 
@@ -126,7 +127,7 @@ async fn send_request(authority: &str, target: &str) -> Result<TcpStream, GetErr
     Ok(stream)
 }
 
-/// A streaming page without a bound on its length.
+/// A page that is read line by line, without a bound on its length.
 #[derive(Debug)]
 pub struct StreamingPage(BufReader<TcpStream>);
 

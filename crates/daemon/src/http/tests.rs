@@ -1,4 +1,4 @@
-//! Tests of the server over real sockets. Most tests compare whole responses.
+//! Tests of the server over real sockets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
