@@ -1,4 +1,5 @@
-//! Command lines that must have the same meaning as for the Go binaries.
+//! Command lines, which must have the same meaning as for the Go binaries, except for misplaced
+//! subcommands. Also the texts of errors and of the help.
 
 use clap::Parser;
 use testkit::table;

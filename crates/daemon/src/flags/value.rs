@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// An invalid value, with the error text of Go.
+/// An invalid value. The error text is Go's, or has the form of Go's texts.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ValueError {
     /// The value is not a number.
@@ -73,8 +73,8 @@ impl ValueError {
     }
 }
 
-/// Parses an integer as Go's `strconv.ParseInt(text, 0, 64)` does: decimal, `0x`, `0o`, `0b`, a
-/// leading zero for octal, and underscores between digits.
+/// Parses an integer in the syntax of Go's `strconv.ParseInt` with base 0: decimal, `0x`, `0o`,
+/// `0b`, a leading zero for octal, and underscores between digits. The integer must fit into `T`.
 pub fn int<T: TryFrom<i128>>(text: &str) -> Result<T, ValueError> {
     let (negative, digits) = split_sign(text);
     let (radix, digits) = split_radix(digits);
@@ -150,8 +150,8 @@ pub fn boolean(text: &str) -> Result<bool, ValueError> {
 }
 
 /// A duration in Go's syntax: `1m30s`, `300ms`, `1h`. The longest duration is the largest signed
-/// 64-bit number of nanoseconds (292 years). Negative durations are rejected, because no flag has a
-/// use for them.
+/// 64-bit number of nanoseconds (292 years). Unlike Go, this type rejects negative durations,
+/// because its flags have no use for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GoDuration(pub Duration);
 
@@ -289,8 +289,8 @@ fn scale(number: &str, unit: u64) -> Option<u64> {
     };
     let total = u128::from(whole).checked_mul(u128::from(unit))?;
 
-    // `digit_size` and `small` are in billionths of a nanosecond, so that no digit of the fraction
-    // is lost.
+    // `digit_size` and `small` are in billionths of a nanosecond, because digits below a nanosecond
+    // can add up to a nanosecond.
     let mut digit_size = u128::from(unit) * 1_000_000_000;
     let mut small = 0;
     for digit in fraction.bytes() {
@@ -337,7 +337,8 @@ fn format_decimal(count: u128, unit: u128) -> String {
     }
 }
 
-/// Text in double quotes, escaped as by Go's `strconv.Quote`.
+/// Text in double quotes. Quotes, backslashes and control characters are escaped as by Go's
+/// `strconv.Quote`, which also escapes other characters that cannot be printed.
 pub fn quote(text: &str) -> String {
     use fmt::Write as _;
 

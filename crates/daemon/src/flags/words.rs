@@ -15,7 +15,7 @@ pub(super) struct CommandWords {
     /// Flags as `--name=value`, in order.
     pub(super) flags: Vec<OsString>,
     /// The words before `--` that are neither flags nor values. In the style of Go's flag package,
-    /// the first such word and all words after it are stray.
+    /// the first such word and all words from there to `--` are stray.
     pub(super) stray: Vec<OsString>,
     /// All words after `--`, in order.
     pub(super) after_dashes: Vec<OsString>,
@@ -258,7 +258,7 @@ pub(super) fn is_switch(arg: &Arg) -> bool {
             .is_some_and(|range| range.min_values() == 0)
 }
 
-/// The option with the long name `name`, in which `_` and `-` are equivalent.
+/// The option with the long name or alias `name`. In names, `_` and `-` are equivalent.
 fn find_long<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     command.get_arguments().find(|arg| {
         let aliases = arg.get_all_aliases().unwrap_or_default();
