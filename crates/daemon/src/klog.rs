@@ -23,10 +23,10 @@
 //! # Floods
 //!
 //! Every call site (a log macro in the source) may write 30 lines at once and then one line per
-//! second, so that a flood does not fill a disk. Suppressed lines are counted, and the count is
-//! logged with the next written line. Debug and trace lines have no limit, because they are only
-//! written on request. Query logs, whose target ends with `::queries`, are limited by the crate
-//! `querylog`.
+//! second, so that a flood does not fill a disk. Suppressed lines are counted. The count is logged
+//! before the next line of any call site, but at most once per second. Debug and trace lines have
+//! no limit, because they are only written on request. Query logs, whose target ends with
+//! `::queries`, are limited by the crate `querylog`.
 
 mod format;
 mod level;
@@ -51,7 +51,7 @@ const QUERIES: &str = "::queries";
 static STDERR: LineQueue = LineQueue::new();
 /// Stack size of the writing thread.
 const THREAD_STACK: usize = 256 << 10;
-/// Timeout of writing the last lines at the end of the process.
+/// Timeout of [`flush`].
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Format of log lines.
@@ -67,8 +67,8 @@ pub enum LogFormat {
 /// The logging flags of every binary; flatten them into its options.
 ///
 /// Only `-v`, `--vmodule` and `--log-format` have an effect. The other flags are accepted because
-/// manifests for the Go binaries set them. Most of these flags are about log files, but logs always
-/// go to standard error only.
+/// manifests for the Go binaries set them. Most of the other flags are about log files, but this
+/// project logs only to standard error.
 #[derive(Clone, Debug, clap::Args)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -88,7 +88,7 @@ pub struct LogFlags {
     /// Maximum number of seconds between log flushes
     #[arg(long, value_name = "duration", default_value = "5s")]
     pub log_flush_frequency: crate::flags::GoDuration,
-    /// The flags without effect.
+    /// The other flags without effect.
     #[command(flatten)]
     pub old: OldLogFlags,
 }

@@ -2,9 +2,9 @@
 //! `/metrics` route.
 //!
 //! The caller chooses names, help texts and buckets. This module adds the metrics of every binary:
-//! `process_*` with the names and texts of the Go client, `kube_dns_build_info`, and
-//! `promhttp_metric_handler_requests_*`. There is no Go runtime here, so the `go_*` metrics of
-//! kube-dns do not exist.
+//! `process_*` and `promhttp_metric_handler_requests_*`, with the names and texts of the Go client,
+//! and `kube_dns_build_info`. Only `process_threads` does not exist in the Go client. There is no
+//! Go runtime here, so the `go_*` metrics of kube-dns do not exist.
 
 mod name_prefix;
 mod process;
@@ -31,7 +31,8 @@ pub use self::name_prefix::NamePrefix;
 /// The content type of [`Metrics::render`], the same as in the Go client.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// A metric that cannot be registered: its name is invalid or already registered.
+/// A metric that cannot be registered, for example because its name is invalid or already
+/// registered.
 #[derive(Debug, Error)]
 #[error("cannot register the metric {name}")]
 pub struct MetricError {

@@ -1,4 +1,4 @@
-//! Formatting of a [`KlogLine`] as text, by pure functions.
+//! Collects the message and the fields of an event, and formats a [`KlogLine`] as text.
 
 use std::fmt::{self, Write as _};
 
@@ -25,8 +25,8 @@ pub(super) struct KlogLine<'a> {
 }
 
 impl KlogLine<'_> {
-    /// The text of the line with its line feed. Control characters in values are escaped, so that
-    /// no value can begin another line.
+    /// The text of the line with its line feed. Control characters are escaped, so that neither
+    /// the message nor a value can begin another line.
     pub(super) fn render(&self, format: LogFormat) -> String {
         match format {
             LogFormat::Klog => self.render_klog(),

@@ -35,7 +35,7 @@ const OURS: [&str; 19] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verbosity(pub i32);
 
-/// A verbosity that is not a number.
+/// An invalid verbosity.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct VerbosityError(#[from] ValueError);
@@ -55,10 +55,10 @@ pub struct VmoduleLevels(Vec<(String, i32)>);
 /// An invalid `--vmodule`.
 #[derive(Debug, Error)]
 pub enum ParseVmoduleError {
-    /// A setting has no `=`.
+    /// A setting has no `=`, or nothing before or after it.
     #[error("syntax error: expect comma-separated list of filename=N")]
     Syntax,
-    /// A level is not a number.
+    /// A level is invalid.
     #[error(transparent)]
     Level(#[from] VerbosityError),
 }

@@ -1,5 +1,6 @@
-//! The `process_*` metrics of the Prometheus client for Go. Their values are read from `/proc/self`
-//! at every scrape. Metrics that cannot be read are omitted.
+//! The `process_*` metrics of the Prometheus client for Go, and `process_threads` of the crate
+//! prometheus. Their values are read from `/proc/self` at every scrape, except the start time.
+//! Metrics that cannot be read are omitted.
 //!
 //! The collector of the crate prometheus is not used: it needs one more crate, procfs, and lacks
 //! the limit of virtual memory and the two network counters.
@@ -11,7 +12,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{Counter, Gauge, Opts};
 
-/// Clock ticks per second in `/proc`: the kernel's `USER_HZ`, 100 on every platform.
+/// Clock ticks per second in `/proc`: the kernel's `USER_HZ`, 100 on x86 and Arm.
 const TICKS: f64 = 100.0;
 
 /// A metric with its current value.
@@ -229,7 +230,7 @@ fn parse_kilobytes(status: &str, label: &str) -> Option<f64> {
     parse_field(status, label).map(|kilobytes| kilobytes * 1024.0)
 }
 
-/// A soft limit; `unlimited` becomes the largest number, as in the Go client.
+/// A soft limit; `unlimited` becomes the largest unsigned 64-bit number, as in the Go client.
 pub(super) fn parse_limit(limits: &str, label: &str) -> Option<f64> {
     let rest = limits.lines().find_map(|line| line.strip_prefix(label))?;
     match rest.split_whitespace().next()? {

@@ -1,4 +1,4 @@
-//! Metrics that every binary exports.
+//! The registry, and the metrics that every binary exports.
 
 use super::*;
 
