@@ -1,8 +1,8 @@
 //! Infrastructure of all binaries: Go-style flags, klog lines, tasks, signals, files, HTTP,
 //! metrics.
 //!
-//! A binary's `main.rs` passes the program's name and a `run` function to [`main`]. This crate
-//! contains nothing specific to DNS or Kubernetes.
+//! A binary's `main.rs` passes a [`Program`] and a `run` function to [`main`]. This crate reads
+//! neither DNS messages nor Kubernetes objects.
 
 pub mod backoff;
 pub mod blocking_read;

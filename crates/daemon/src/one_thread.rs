@@ -17,13 +17,13 @@ thread_local! {
 }
 
 /// Makes this thread sleep for `length` once it is idle, before it waits for events again. All
-/// events that arrive during the sleep cost a single wake-up. Tasks and timers of the thread may be
-/// late by `length`. The call has no effect if this thread is not a [`SingleThread`].
+/// events that arrive during the sleep cost a single wake-up. Tasks and timers of the thread can be
+/// late by up to `length`. The call has no effect if this thread is not a [`SingleThread`].
 pub fn pause_when_idle(length: Duration) {
     PAUSE.set(length);
 }
 
-/// Sleeps for the pause that [`pause_when_idle`] requested since the last sleep, if any.
+/// Sleeps if [`pause_when_idle`] has requested a pause since the last sleep.
 fn sleep_if_requested() {
     let pause = PAUSE.take();
     if !pause.is_zero() {
@@ -71,12 +71,13 @@ impl SingleThread {
 
     /// Starts `task` on the thread. The returned future yields the output of the task. The future
     /// can be awaited on any runtime. Dropping the future ends the task. If the task panics,
-    /// awaiting the future panics, too.
+    /// awaiting the future panics, too. If the [`SingleThread`] is dropped before the task ends,
+    /// the future never completes.
     pub fn run<F>(&self, task: F) -> impl Future<Output = F::Output> + Send + use<F>
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        // The box saves code: the runtime's code for a task depends only on the output.
+        // All boxed tasks with the same type of output share the compiled code of the runtime.
         let task = task.boxed();
         // The task is aborted if nobody waits for its result any more.
         let task = AbortOnDropHandle::new(self.runtime.spawn(task));
@@ -84,7 +85,7 @@ impl SingleThread {
             match task.await.map_err(tokio::task::JoinError::try_into_panic) {
                 Ok(output) => output,
                 Err(Ok(panic)) => std::panic::resume_unwind(panic),
-                // The thread ends, and all tasks end with it.
+                // The thread has ended, and the task has no output.
                 Err(Err(_)) => std::future::pending().await,
             }
         }

@@ -185,8 +185,8 @@ fn file_identity(path: &Path) -> Option<FileIdentity> {
     })
 }
 
-/// The event handler. It signals every event about the path, about a file below it, or about the
-/// link [`DATA_LINK`] beside it. Reads are not signalled.
+/// The event handler. It signals changes of the path, of files below it, and of the link
+/// [`DATA_LINK`] beside it, but no reads. It also signals lost events and errors of the watch.
 fn event_handler(
     path: PathBuf,
     wake: Arc<Notify>,

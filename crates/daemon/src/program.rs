@@ -14,7 +14,7 @@ use crate::shutdown::{Shutdown, Signals};
 
 /// The exit status after an error, as after a fatal log line of a Go program.
 const FAILED: u8 = 255;
-/// Maximum time between [`Shutdown::stop`] and the end of the process.
+/// Maximum time for which `run` may continue after [`Shutdown::stop`].
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The description of a binary in its `main.rs`.
@@ -24,8 +24,8 @@ pub struct Program {
     pub name: &'static str,
     /// The Go package whose command-line syntax and texts are used.
     pub style: Style,
-    /// The subcommands. `main.rs` runs a subcommand if it is the first word. Anywhere else, the
-    /// name of a subcommand is rejected.
+    /// The subcommands. `main.rs` runs a subcommand if it is the first word. Later, but before
+    /// `--`, the name of a subcommand is a mistake unless it is the value of a flag.
     pub subcommands: &'static [&'static str],
     /// Number of threads of the async runtime.
     pub worker_threads: usize,
@@ -48,6 +48,10 @@ pub trait Options: Parser {
 }
 
 /// Parses the command line, starts logging and the runtime, and runs `run` until it returns.
+/// Signals stop the program as described in [`shutdown`](crate::shutdown).
+///
+/// If [`Options::restarts_after_crash`] is true, the first process only starts and restarts a child
+/// process. The child calls `run`.
 ///
 /// An error is logged with its causes as one line, and the exit code is not zero. Backtraces are
 /// never printed, even if the environment requests them.

@@ -1,10 +1,10 @@
-//! Restarts a program within its container if the program crashed or hangs.
+//! Restarts a program within its container if the program crashes or hangs.
 //!
 //! Kubernetes restarts the container of a process that crashed. But the kubelet looks for ended
 //! containers only once a second, and delays each further restart of the same container by ten
 //! seconds or more. A process that hangs is restarted only after several failed probes. So the
-//! first process of the container runs the program as a child. This parent only waits, passes
-//! signals on, and starts the child again as soon as the child has crashed. The child sends
+//! first process of the container runs the program as a child. This parent waits, passes SIGTERM
+//! and SIGINT on, and starts the child again as soon as the child has crashed. The child sends
 //! [heartbeats](Heartbeat). When the heartbeats stop, the parent kills the child, which then counts
 //! as crashed.
 //!
@@ -67,7 +67,7 @@ pub(crate) fn block_signals() -> anyhow::Result<SigSet> {
 ///
 /// # Errors
 ///
-/// When the child cannot be started.
+/// When the child cannot be started, or signals cannot be received.
 pub(crate) fn run(signals: &SigSet) -> anyhow::Result<u8> {
     let signals = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .context("cannot receive signals")?;
@@ -155,7 +155,8 @@ impl RestartedChild {
         })
     }
 
-    /// Waits for a signal, and watches the heartbeats of the child. Kills the child if it hangs.
+    /// Waits for a signal, a heartbeat or the timeout of a heartbeat. Kills the child if the child
+    /// hangs.
     fn wait_for_event(&mut self, signals: &SignalFd) -> anyhow::Result<()> {
         let signal = PollFd::new(signals.as_fd(), PollFlags::POLLIN);
         let heartbeat = self.heartbeats.as_fd();

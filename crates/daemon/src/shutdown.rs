@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT, in three steps.
+//! The shutdown of a process after SIGTERM or SIGINT.
 //!
 //! The first signal cancels [`Shutdown::draining`]: the process will end, but continues to answer.
 //! Soon after, [`Shutdown::unready`] is cancelled: the process is no longer ready. After the

@@ -82,8 +82,8 @@ impl Tasks {
         self.spawn(name, task.map_err(Into::into).boxed());
     }
 
-    /// Starts a task. All tasks have one type, so that programs contain the runtime's code for a
-    /// task once.
+    /// Starts a task. All tasks have one type, so that the runtime's code for tasks is compiled
+    /// once.
     fn spawn(&mut self, name: &'static str, task: BoxFuture<'static, Result<(), TaskCause>>) {
         let handle = self.set.spawn(task);
         // The name is kept for errors, because the runtime knows only the ID of the task.

@@ -74,8 +74,8 @@ impl Drop for Heartbeat {
 pub(super) struct HeartbeatWatch {
     /// `None` after either end of the connection was closed, or after an error.
     stream: Option<UnixStream>,
-    /// Successive heartbeats that were missed; `None` before the first heartbeat. A child that
-    /// starts may take its time.
+    /// Successive heartbeats that were missed; `None` before the first heartbeat. Until then, none
+    /// counts as missed, because the start can take long.
     missed: Option<u32>,
 }
 
