@@ -2,9 +2,9 @@
 //!
 //! Every query has a random ID and its own socket, and so a random source port. A reply is accepted
 //! if it comes from the server, has the QR bit, and repeats the query's ID and question. All other
-//! packets are ignored until the timeout. The error texts equal those of the Go sidecar, which
-//! shows them on `/healthcheck`. If the error text does not matter, callers use `tcp_retry`, in
-//! which hickory-net sends and checks the messages.
+//! packets are ignored until the timeout. The error texts are those of the Go sidecar, which shows
+//! them on `/healthcheck`, with a note about the ignored packets. If the error text does not
+//! matter, callers use `tcp_retry`, in which hickory-net sends and checks the messages.
 
 use std::fmt;
 use std::io;
@@ -31,7 +31,7 @@ const LARGEST: usize = 65_535;
 /// Error of an exchange.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ExchangeError {
-    /// The server's name could not be resolved.
+    /// The server's name could not be resolved, or the server does not use plain DNS.
     #[error("dial {transport}: lookup {server}: {reason}")]
     Lookup {
         /// Transport of the query.
