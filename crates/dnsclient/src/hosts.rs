@@ -8,13 +8,14 @@ pub const FILE: &str = "/etc/hosts";
 /// Largest file that is read, in octets.
 const MAX_FILE: u64 = 1 << 20;
 
-/// The addresses of a name in a hosts(5) file; empty when the file cannot be read.
+/// The addresses of a name in a hosts(5) file; empty if the file cannot be read or is larger than
+/// 1 MiB.
 pub fn lookup_addresses(path: &Path, name: &str) -> Vec<IpAddr> {
     addresses_in(&read_file(path), name)
 }
 
-/// The names of an address in a hosts(5) file, the canonical name first; empty when the file cannot
-/// be read.
+/// The names of an address in a hosts(5) file, the canonical name first; empty if the file cannot
+/// be read or is larger than 1 MiB.
 pub fn lookup_names(path: &Path, address: IpAddr) -> Vec<String> {
     let text = read_file(path);
     let mut found = Vec::new();

@@ -1,4 +1,5 @@
-//! Sends one query to one DNS server and checks that the reply answers it.
+//! A DNS client: sends a query to one server, looks up the addresses of servers that are given by
+//! name, and reads the files hosts(5) and resolv.conf(5).
 //!
 //! * [`query_server`]: one query over UDP or TCP, with a timeout, a random ID and a socket of its
 //!   own. The error texts are the same as in Go.
@@ -8,7 +9,7 @@
 //!   whether an answer shows that the upstream works.
 //! * [`chaos`]: queries of class CHAOS, about the server itself.
 //! * [`resolve`]: up-to-date addresses of servers that are given by name. It uses hickory-resolver.
-//! * [`hosts`] and [`resolv_conf`]: reading the files hosts(5) and resolv.conf(5).
+//! * [`hosts`] and [`resolv_conf`]: the content of these files.
 //!
 //! This crate does not forward queries. The crate `skydns` forwards queries, without parsing the
 //! records of messages.
@@ -39,7 +40,8 @@ pub const TIMEOUT: Duration = Duration::from_secs(2);
 pub struct DnsAnswer {
     /// The message.
     pub message: Message,
-    /// Time from sending the query to receiving the answer.
+    /// Time from sending the query to receiving the answer. Over TCP, [`query_server`] also counts
+    /// the time to connect.
     pub latency: Duration,
 }
 

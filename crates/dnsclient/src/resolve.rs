@@ -1,10 +1,11 @@
-//! Addresses of stub servers that are given by name, kept up to date for nanny and kubedns.
+//! Addresses of stub servers (the servers of stub domains) that are given by name, kept up to date
+//! for nanny and kubedns.
 //!
-//! Names under the cluster domain are looked up at kubedns. All other names are looked up as on the
-//! node: in `/etc/hosts`, then with the servers and the search list of resolv.conf. A lookup is
-//! repeated when the TTL of its answer expires. A failed lookup is retried and delays no other
-//! name. If a server reports that a name has no address, the known addresses are dropped. If all
-//! servers fail, the known addresses are kept.
+//! Names under the cluster domain are looked up at kubedns. All other names are looked up in
+//! `/etc/hosts`, then with the servers and the search list of resolv.conf. A lookup is repeated
+//! when the TTL of its answer expires. A failed lookup is retried and delays no other name. The
+//! known addresses are dropped if servers report that the name has no address. They are kept if the
+//! lookup fails.
 
 mod entry;
 mod lookup;
@@ -54,7 +55,7 @@ impl<const N: usize> From<[(&str, Vec<IpAddr>); N]> for ResolvedNames {
     }
 }
 
-/// The server names in a configuration.
+/// The names of stub servers in a configuration.
 fn server_names(config: &Config) -> BTreeSet<String> {
     let servers = config.stub_domains.values().flatten();
     let names = servers.filter_map(|server| match server {
@@ -156,8 +157,8 @@ impl ServerNameResolver {
         self.publish();
     }
 
-    /// Repeats the lookups of all names outside the cluster domain at once. Called when resolv.conf
-    /// has changed, as the new servers may return other addresses.
+    /// Makes new lookups due for all names outside the cluster domain. Called when resolv.conf has
+    /// changed, because the new servers may return other addresses.
     fn repeat_external_lookups(&mut self) {
         self.resolv_conf.mark_unchanged();
         for (name, entry) in &mut self.entries {

@@ -21,7 +21,7 @@ use crate::sockets::ServerSockets;
 /// Error of a query.
 #[derive(Debug, Error)]
 pub enum QueryError {
-    /// The server's name could not be resolved.
+    /// The server's name could not be resolved, or the server does not use plain DNS.
     #[error("lookup {server}: {reason}")]
     Lookup {
         /// The server.
@@ -29,7 +29,7 @@ pub enum QueryError {
         /// Cause of the error.
         reason: String,
     },
-    /// The query could not be sent, or no answer arrived in time.
+    /// The exchange failed, for example because no answer arrived in time.
     #[error("{server}: {reason}")]
     Exchange {
         /// The server.

@@ -16,14 +16,14 @@ use daemon::path_watch::PathWatch;
 /// Handling of a file whose servers have all been removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EmptiedFile {
-    /// The file is still being written: the previous servers stay in use.
+    /// The file is still being written: the previous content stays in use.
     Unfinished,
     /// The file is complete: no servers are used.
     Final,
 }
 
-/// Follows one or more files. Of several files, the most recently changed file is used, as in
-/// dnsmasq.
+/// Follows resolv.conf files. Of several files, the most recently changed file is used, as in
+/// dnsmasq. Without files, there are no servers.
 #[derive(Debug)]
 pub struct ResolvConfFollower {
     files: Vec<PathBuf>,
@@ -36,7 +36,7 @@ pub struct ResolvConfFollower {
 }
 
 impl ResolvConfFollower {
-    /// Reads the newest file for the first time. Without a readable file there are no servers.
+    /// Reads the newest file for the first time. If this file cannot be read, there are no servers.
     pub fn open(files: Vec<PathBuf>, emptied: EmptiedFile, period: Duration) -> Self {
         let state = watch::Sender::new(read_newest(&files).unwrap_or_else(|error| {
             debug!(%error, "resolv.conf cannot be read");
@@ -84,13 +84,14 @@ impl ResolvConfFollower {
                     warn!(%error, "resolv.conf cannot be read, keeping the previous content");
                 }
                 None => {
-                    warn!(timeout = ?READ_TIMEOUT, "reading resolv.conf times out, keeping the previous content");
+                    warn!(files = ?self.files, timeout = ?READ_TIMEOUT, "reading resolv.conf times out, keeping the previous content");
                 }
             }
         }
     }
 
-    /// Publishes the content of a file, unless the content is unchanged or must not be used.
+    /// Publishes the content of a file, unless the content is unchanged or the file is still being
+    /// written.
     fn publish_changed(&self, file: ResolvConf) {
         self.state.send_if_modified(|known| {
             if *known == file {
@@ -116,10 +117,12 @@ fn list_servers(file: &ResolvConf) -> String {
     servers.join(" ")
 }
 
-/// Reads the file that was changed last.
+/// Reads the file that was changed last. An error names this file.
 fn read_newest(files: &[PathBuf]) -> io::Result<ResolvConf> {
     match files.iter().max_by_key(|path| change_time(path)) {
-        Some(newest) => ResolvConf::read(newest),
+        Some(newest) => ResolvConf::read(newest).map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", newest.display()))
+        }),
         None => Ok(ResolvConf::default()),
     }
 }

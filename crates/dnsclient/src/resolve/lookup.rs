@@ -23,7 +23,7 @@ use crate::resolv_conf::ResolvConf;
 use crate::sockets::ServerSockets;
 use crate::{TIMEOUT, hosts};
 
-/// Maximum number of addresses of a name.
+/// Maximum number of addresses that a lookup in DNS returns.
 const MAX_ADDRESSES: usize = 16;
 /// Lifetime of an entry of the hosts file.
 const HOSTS_LIFE: Duration = Duration::from_secs(30);
@@ -32,7 +32,7 @@ const MAX_SERVERS: usize = 3;
 
 type HickoryResolver = hickory_resolver::Resolver<ServerSockets>;
 
-/// Servers and files that names are resolved with.
+/// Where names are looked up, apart from the servers in resolv.conf.
 #[derive(Debug, Clone)]
 pub struct LookupSources {
     /// kubedns, for names under the cluster domain.
@@ -51,7 +51,8 @@ pub(super) enum LookupOutcome {
         addresses: Vec<IpAddr>,
         life: Duration,
     },
-    /// A server reported that the name does not exist or has no address.
+    /// Servers reported that the name does not exist or has no address, or the name is not a valid
+    /// DNS name.
     Absent,
     /// No server gave a usable answer. Holds the reason.
     Failed(String),
@@ -70,7 +71,7 @@ impl LookupSources {
             return query_servers(&[self.kubedns], name).await;
         }
 
-        // The hosts file comes before DNS, as on the node.
+        // The hosts file comes before DNS, as in other resolvers.
         let addresses = hosts::lookup_addresses(&self.hosts, name);
         if !addresses.is_empty() {
             return LookupOutcome::Addresses {
