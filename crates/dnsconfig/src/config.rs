@@ -14,10 +14,11 @@ use crate::query_log::QueryLog;
 
 /// A valid kube-dns configuration. Without a `ConfigMap`, [`Config::default`] is used.
 ///
-/// All names are lower-case DNS names without a trailing dot, and all addresses are parsed.
-/// Therefore no value contains a line break or a special character of dnsmasq, except upstreams
-/// with a protocol (`tls://192.0.2.1#NAME`). dnsmasq does not support such upstreams and never
-/// receives them.
+/// All domain names are in lower case without a trailing dot. The first label of a name in `hosts`
+/// and `aliases` may be `*`, and the domain `.` in `external_rules` contains all names. All
+/// addresses are parsed. Therefore no value that dnsmasq receives contains a line break or a
+/// special character of dnsmasq. dnsmasq does not support upstreams with a protocol
+/// (`tls://192.0.2.1#NAME`), and never receives them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {
     /// The domain of each federation, by the federation's name (`federations`).
@@ -26,7 +27,7 @@ pub struct Config {
     /// ignored.
     pub stub_domains: BTreeMap<String, Vec<ServerAddr>>,
     /// Upstream servers (`upstreamNameservers`). If empty, the servers in the node's resolv.conf
-    /// are used.
+    /// are used. In kubedns, the flag `--nameservers` precedes resolv.conf.
     pub upstream_nameservers: Vec<Upstream>,
     /// The queries to log (`queryLog`), if any.
     pub query_log: Option<QueryLog>,

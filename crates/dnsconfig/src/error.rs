@@ -1,4 +1,4 @@
-//! The reason why a configuration is rejected.
+//! The error of an invalid value in the `ConfigMap` or in the flag `--nameservers`.
 
 use std::fmt::Display;
 
@@ -13,7 +13,8 @@ use crate::query_log::QueryLogError;
 /// Number of characters after which an error truncates a value.
 pub(crate) const MAX_SHOWN_CHARS: usize = 200;
 
-/// An invalid value, which causes the rejection of the whole configuration.
+/// An invalid value. A `ConfigMap` with an invalid value is rejected as a whole. In the flag
+/// `--nameservers`, only the invalid servers are dropped.
 ///
 /// The error text is one line: the reason, the key, the value, and the accepted values. A reason
 /// that kube-dns also reports is worded as in kube-dns.
@@ -85,8 +86,8 @@ pub(crate) enum Reason {
     #[error("{0:?} is in the cluster domain, which is reserved for Services")]
     InClusterDomain(String),
     // kube-dns does not have the following limits.
-    #[error("too large: {octets} octets, at most {limit} are accepted")]
-    TooLarge { octets: usize, limit: usize },
+    #[error("too large: more than {limit} octets")]
+    TooLarge { limit: usize },
     #[error("too many {what}: {count}, at most {limit} are accepted")]
     TooMany {
         what: &'static str,

@@ -3,8 +3,9 @@
 //!
 //! kubedns itself answers the queries to which a rule applies. kubedns checks the rules of the
 //! first three keys before it queries an upstream, and the rule of the last key when it has the
-//! reply of the upstream. No rule applies to names of the cluster, or to names in `hosts` and
-//! `aliases`.
+//! reply of the upstream. `bogusPriv` and `rebindProtection` do not apply in stub domains. No rule
+//! applies to names in the zones of kubedns, or to names in `hosts` and `aliases`. If an alias
+//! leads to an external name, the rules apply to that external name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

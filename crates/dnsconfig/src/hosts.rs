@@ -39,7 +39,7 @@ pub enum HostsError {
     TooMany {
         /// The line number, counted from one.
         line: usize,
-        /// The kind of values: names or addresses.
+        /// The kind of values: names, addresses, or addresses of one name.
         what: &'static str,
         /// The maximum number.
         limit: usize,
@@ -87,7 +87,7 @@ impl Hosts {
             self.addresses.entry(ip).or_default().push(name);
         }
 
-        // The limits are checked for each line, so that the error can name the line.
+        // The limits are checked after each name, so that the error can state the line.
         for (what, count, limit) in [
             ("names", self.names.len(), MAX_NAMES),
             ("addresses", self.addresses.len(), MAX_NAMES),

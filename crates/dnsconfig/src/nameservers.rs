@@ -4,7 +4,7 @@ use wire::Upstream;
 
 use crate::error::{ConfigError, Reason};
 
-/// Maximum number of servers in the flag.
+/// Maximum number of valid servers in the flag.
 pub const MAX_NAMESERVERS: usize = 32;
 
 const ACCEPTED: &str =
@@ -15,7 +15,8 @@ const ACCEPTED: &str =
 pub struct Nameservers {
     /// The valid servers, in the given order.
     pub good: Vec<Upstream>,
-    /// An error for each invalid entry.
+    /// An error for each invalid entry, and one error for all entries after the maximum number of
+    /// valid servers.
     pub bad: Vec<ConfigError>,
 }
 

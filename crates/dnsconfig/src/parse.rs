@@ -189,8 +189,8 @@ pub fn unknown_keys(data: &RawData) -> Vec<UnknownKey> {
 
 /// Parses and validates the data of a `ConfigMap`.
 ///
-/// Unknown keys are ignored, but every value must be UTF-8. If a single value is invalid, all
-/// data are rejected.
+/// Unknown keys are ignored, but every value must be UTF-8 of at most 1 MiB. If a single value is
+/// invalid, all data are rejected.
 pub fn parse(data: &RawData) -> Result<Config, ConfigError> {
     parse_for(data, &BTreeSet::new())
 }
@@ -270,10 +270,8 @@ fn parse_keys(data: &RawData) -> Result<Config, ConfigError> {
 fn utf8_text<'a>(name: &str, value: &'a [u8]) -> Result<&'a str, ConfigError> {
     // The size is checked first, so that a huge value is not searched for invalid octets.
     let reason = if value.len() > MAX_VALUE {
-        Reason::TooLarge {
-            octets: value.len(),
-            limit: MAX_VALUE,
-        }
+        // The length is not reported: a value from a file is truncated just above the limit.
+        Reason::TooLarge { limit: MAX_VALUE }
     } else {
         match std::str::from_utf8(value) {
             Ok(text) => return Ok(text),

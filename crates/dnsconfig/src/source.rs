@@ -74,7 +74,8 @@ impl ConfigSource {
             domains,
         };
 
-        // The first read may block this thread, because nothing is served before this read.
+        // It does no harm if the first read blocks this thread, because nothing is served before
+        // this read.
         let data = match &mut follower.source {
             ConfigSource::Fixed(_) => return follower,
             ConfigSource::Directory { path, .. } => directory::read_directory(path),
@@ -111,7 +112,8 @@ impl ApiFeed {
 pub struct ConfigFollower {
     source: ConfigSource,
     state: watch::Sender<ConfigState>,
-    /// Hash of the last data. Data with the same hash are neither validated nor counted again.
+    /// Hash of the last data or read error. If the next hash is the same, nothing is validated or
+    /// counted again.
     last_hash: Option<u64>,
     /// The domains of the cluster.
     domains: BTreeSet<String>,

@@ -236,7 +236,9 @@ fn sizes_are_bounded() {
     let large = RawData::from([("stubDomains".to_owned(), vec![b' '; MAX_VALUE + 1])]);
     let error = parse(&large).unwrap_err();
     assert!(
-        error.to_string().starts_with("too large: 1048577 octets"),
+        error
+            .to_string()
+            .starts_with("too large: more than 1048576 octets"),
         "{error}"
     );
     assert!(error.to_string().len() < 500);

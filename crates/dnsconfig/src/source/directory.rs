@@ -1,5 +1,6 @@
 //! Reading of a mounted `ConfigMap`: one file for each key. If the kubelet swaps the files during
-//! the read, all files are read again, so that all values belong to one version.
+//! the read, all files are read again, so that all values belong to one version. If this happens in
+//! five reads, the result of the fifth read is used.
 
 use std::fs::File;
 use std::hash::Hasher as _;
@@ -13,8 +14,8 @@ use crate::parse::{MAX_VALUE, RawData};
 use daemon::blocking_read::{BlockingRead, READ_TIMEOUT};
 use daemon::path_watch::DATA_LINK;
 
-/// Maximum number of entries in the directory.
-const MAX_FILES: usize = 1024;
+/// Maximum number of entries in the directory, including subdirectories and hidden files.
+const MAX_ENTRIES: usize = 1024;
 /// Maximum number of reads if the kubelet swaps the files during each read.
 const MAX_TRIES: usize = 5;
 
@@ -27,8 +28,8 @@ pub(super) enum ReadError {
     File { path: PathBuf, error: io::Error },
     #[error("configuration file {path:?} has a name that is not UTF-8")]
     Name { path: PathBuf },
-    #[error("configuration directory {path:?} holds more than {MAX_FILES} files")]
-    TooManyFiles { path: PathBuf },
+    #[error("configuration directory {path:?} has more than {MAX_ENTRIES} entries")]
+    TooManyEntries { path: PathBuf },
 }
 
 /// Runs [`read_directory`] on a blocking thread of tokio. A read that hangs is an error.
@@ -81,8 +82,8 @@ fn read_files(path: &Path) -> Result<RawData, ReadError> {
 
     let mut data = RawData::new();
     for (count, entry) in entries.enumerate() {
-        if count == MAX_FILES {
-            return Err(ReadError::TooManyFiles {
+        if count == MAX_ENTRIES {
+            return Err(ReadError::TooManyEntries {
                 path: path.to_owned(),
             });
         }

@@ -24,7 +24,8 @@ pub struct ConfigState {
     pub error: Option<ConfigRejection>,
     /// Unknown, perhaps misspelt keys of the newest data.
     pub unknown_keys: Vec<UnknownKey>,
-    /// Number of edits that came into force since the start, not counting the first configuration.
+    /// Number of edits that have come into force since the start. The data at the start are not an
+    /// edit.
     pub edits: u64,
     /// Number of rejections since the start.
     pub rejected: u64,

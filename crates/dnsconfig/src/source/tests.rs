@@ -1,4 +1,5 @@
 //! Edits of a mounted `ConfigMap`, made as a kubelet makes them, and edits of plain directories.
+//! Also data from the API server, and fixed values.
 
 use std::fs;
 use std::os::unix::fs::symlink;
