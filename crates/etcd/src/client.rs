@@ -93,8 +93,8 @@ pub enum ClientError {
         #[source]
         source: std::io::Error,
     },
-    /// The request is invalid.
-    #[error("invalid request")]
+    /// The request cannot be built, for example because the token is not a valid header value.
+    #[error("cannot build the request")]
     Request(#[from] http::Error),
     /// The member cannot be reached.
     #[error("cannot reach etcd")]
@@ -113,7 +113,7 @@ pub enum ClientError {
         /// The message of etcd.
         message: String,
     },
-    /// The response is unusable.
+    /// The response is unusable, or reports an error.
     #[error(transparent)]
     Gateway(#[from] GatewayError),
 }

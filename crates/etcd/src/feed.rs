@@ -8,12 +8,14 @@
 //!
 //! An open connection does not prove that a watch still works: a proxy may have lost its own
 //! connection to etcd. So if a watch is silent, the last known state is compared with the zone in
-//! etcd. If the zone has changed without an event, a new watch replaces the silent one.
+//! etcd. If the zone has changed without an event, a new watch replaces the silent one. If the new
+//! watch misses changes, too, the keys are listed again.
 
 use std::time::Duration;
 
 use daemon::backoff::Backoff;
 use daemon::blocking_read::BlockingRead;
+use http::Uri;
 use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -71,7 +73,8 @@ pub struct EtcdFeed<S> {
     tree: MessageTree,
     /// The etcd cluster and the revision of `tree`; `None` if the keys must be listed.
     reached: Option<RevisionHeader>,
-    /// Number of the zone's keys at `reached`, including skipped keys.
+    /// Number of keys in the zone's range at `reached`, including keys that are skipped or belong
+    /// to other zones.
     key_count: u64,
     /// The last revision at which a check has found the same keys as at `reached`.
     checked_revision: u64,
@@ -99,7 +102,7 @@ enum SessionFailure {
     Unconfirmed,
     #[error("the watch is silent although the zone has changed")]
     MissedChange,
-    #[error("the zone takes more than {0} octets")]
+    #[error("the zone takes more than {0} octets of memory")]
     Large(usize),
 }
 
@@ -198,6 +201,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
         if must_list {
             self.reached = None;
         }
+        let member = self.current_member();
         // The next session uses the next member.
         self.member += 1;
 
@@ -205,14 +209,14 @@ impl<S: EtcdSink> EtcdFeed<S> {
         let error = daemon::error_chain::brief(failure);
         let keys = &self.keys;
         match self.connected.replace(false) {
-            Some(false) => tracing::debug!(%keys, error, "etcd still not connected"),
+            Some(false) => tracing::debug!(%keys, %member, error, "etcd still not connected"),
             // The first session may have listed the zone before it failed.
             Some(true) | None if is_listed => {
                 let records = self.tree.len();
-                tracing::warn!(%keys, records, error, "etcd connection lost, keeping the last records");
+                tracing::warn!(%keys, %member, records, error, "etcd connection lost, keeping the last records");
             }
             _ => {
-                tracing::warn!(%keys, error, "the zone cannot be read from etcd, queries for the zone get SERVFAIL");
+                tracing::warn!(%keys, %member, error, "the zone cannot be read from etcd, so no record of the zone is served");
             }
         }
         self.metrics.connected.set(0);
@@ -259,13 +263,17 @@ impl<S: EtcdSink> EtcdFeed<S> {
         Ok(())
     }
 
-    async fn open_client(&self) -> Result<EtcdClient, SessionFailure> {
+    /// The member that the session uses.
+    fn current_member(&self) -> Uri {
         let members = &self.access.members;
-        let member = members
+        members
             .get(self.member % members.len().max(1))
             .cloned()
-            .unwrap_or_default();
+            .unwrap_or_default()
+    }
 
+    async fn open_client(&self) -> Result<EtcdClient, SessionFailure> {
+        let member = self.current_member();
         let access = self.access.clone();
         let client = self
             .reading

@@ -17,7 +17,8 @@ pub const MAX_FRAME: usize = 32 << 20;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct RevisionHeader {
-    /// The ID of the etcd cluster, which changes when etcd is set up anew.
+    /// The ID of the etcd cluster. If etcd is set up anew, the ID changes, unless the peer URLs and
+    /// the cluster token are the same.
     #[serde(deserialize_with = "deserialize_number")]
     pub cluster_id: u64,
     /// The revision, which increases with each change.

@@ -41,8 +41,8 @@ pub struct SkydnsMessage {
     /// Number of leftmost labels to remove from the key's name. If the host is an address, the
     /// remaining name is the target in SRV, MX and NS answers.
     pub target_strip: usize,
-    /// The group; empty for none. An answer contains the messages of one group, and messages
-    /// without a group.
+    /// The group; empty for none. An answer usually contains the messages of one group, and the
+    /// messages without a group, see [`crate::tree`].
     pub group: SmolStr,
 }
 
@@ -52,10 +52,10 @@ pub enum InvalidMessage {
     /// The value is too long.
     #[error("the value has {0} octets, more than {MAX_VALUE}")]
     Long(usize),
-    /// The value is not a JSON object, or a field has the wrong type.
+    /// The value is not a JSON object, a field has the wrong type, or the TTL is out of range.
     #[error("not a SkyDNS message: {0}")]
     Json(#[from] serde_json::Error),
-    /// A number is out of its range.
+    /// A number other than the TTL is out of range.
     #[error("{field} {value} is not from 0 to {}", u16::MAX)]
     Range {
         /// The field.

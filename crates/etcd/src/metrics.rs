@@ -29,7 +29,7 @@ impl EtcdMetrics {
     ///
     /// # Errors
     ///
-    /// Never, since the names of the metrics are valid.
+    /// Never, because the names of the metrics are valid.
     pub fn new() -> prometheus::Result<Self> {
         Ok(Self {
             connected: gauge_per_zone(
@@ -38,7 +38,7 @@ impl EtcdMetrics {
             )?,
             records: gauge_per_zone(
                 "kubedns_etcd_records",
-                "Keys of the zone whose records are in memory.",
+                "Keys of the zone in memory, without the skipped keys.",
             )?,
             lists: counter_per_zone(
                 "kubedns_etcd_lists_total",
@@ -50,7 +50,7 @@ impl EtcdMetrics {
             )?,
             skipped: counter_per_zone(
                 "kubedns_etcd_skipped_keys_total",
-                "Keys skipped because key or value is invalid, counted each time they were read.",
+                "Keys skipped because the key or its value is invalid, counted at each read.",
             )?,
         })
     }

@@ -1,5 +1,5 @@
-//! The records of a zone for the DNS server (see [`skydns::Records`]), made from the messages of
-//! SkyDNS, which are the values of the keys in etcd.
+//! The records of a zone for the DNS server (see [`skydns::Records`]). They are made from SkyDNS
+//! messages: the values of the keys in etcd. [`MergedRecords`] combines several sources.
 
 use std::any::Any;
 use std::borrow::Cow;

@@ -21,7 +21,7 @@ pub struct EtcdTlsFiles {
 /// Unusable TLS files.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// A file cannot be read, or does not contain the expected PEM section.
+    /// A file cannot be read, or does not contain a valid PEM section of the expected kind.
     #[error("cannot use {}: {reason}", .path.display())]
     File {
         /// The file.
@@ -29,8 +29,8 @@ pub enum TlsError {
         /// The reason why the file cannot be used.
         reason: String,
     },
-    /// There are no CA certificates.
-    #[error("there are no CA certificates to verify etcd with")]
+    /// The system has no valid CA certificate.
+    #[error("the system has no valid CA certificate to verify etcd with")]
     NoAuthorities,
     /// rustls rejects the settings.
     #[error("TLS cannot be set up: {0}")]
@@ -69,8 +69,12 @@ impl EtcdTlsFiles {
         let mut roots = RootCertStore::empty();
         // One malformed certificate, in the file or of the system, must not make the others
         // unusable.
-        match roots.add_parsable_certificates(authorities) {
-            (0, _) => Err(TlsError::NoAuthorities),
+        match (roots.add_parsable_certificates(authorities), &self.ca) {
+            ((0, _), Some(file)) => Err(TlsError::File {
+                path: file.clone(),
+                reason: "no CERTIFICATE in it is valid".to_owned(),
+            }),
+            ((0, _), None) => Err(TlsError::NoAuthorities),
             _ => Ok(roots),
         }
     }

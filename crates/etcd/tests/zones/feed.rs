@@ -275,7 +275,7 @@ async fn large_zone_returns_when_smaller() {
     let seen = SeenFeed::limited_feed(access(&etcd.url()), 600);
     assert_eq!(
         seen.until_lost().await,
-        "the zone takes more than 600 octets"
+        "the zone takes more than 600 octets of memory"
     );
     etcd.delete(&format!("{ZONE}/b")).await;
     tokio::time::pause();
