@@ -17,8 +17,8 @@ use crate::gateway::{KeyEvent, KeyEventKind};
 use crate::key::{KeyError, KeyPath, ZoneKeys};
 use crate::message::{InvalidMessage, SkydnsMessage};
 
-/// Number of steps that a visit of a child node costs, see [`skydns::Records::visit_entries`]. A
-/// child costs more than a message, because a child is a separate allocation.
+/// Number of steps that a visit of a child node costs, see [`skydns::EntryVisit::steps`]. A child
+/// costs more than a message, because the messages of each node are in a separate allocation.
 const CHILD_STEPS: usize = 32;
 /// Estimated memory of a message without its strings, in octets.
 const MESSAGE_OCTETS: usize = 256;
@@ -237,7 +237,8 @@ impl MessageTree {
         messages
     }
 
-    /// The messages of a name; `None` if the name does not exist. `steps` limits the work.
+    /// The messages of a name; `None` if the name does not exist. The search subtracts its work
+    /// from `steps`. If no step is left, the messages are incomplete.
     pub(crate) fn find_messages(
         &self,
         path: &[&str],
@@ -398,8 +399,9 @@ fn select_messages(all: Vec<&StoredMessage>) -> Vec<&StoredMessage> {
 }
 
 /// Selects messages by group, in the same steps as SkyDNS. The messages are in the order of their
-/// keys. The first message sets the group of the answer. A later message with a shorter key sets
-/// the group anew. Then messages of other groups are dropped. Messages without a group are kept.
+/// keys. The first message sets the group of the answer. A later message whose key has fewer labels
+/// sets the group anew. If the group is empty in the end, all messages are kept. Otherwise messages
+/// of other groups are dropped, and messages without a group are kept.
 fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
     let Some(first) = all.first() else {
         return Vec::new();
@@ -417,7 +419,7 @@ fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
         }
     }
 
-    // If messages of several groups have keys of the same length, no group takes precedence, and
+    // If another group also has a key with this number of labels, no group takes precedence, and
     // all messages are kept.
     let is_disputed = all
         .iter()
@@ -431,8 +433,8 @@ fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
         .collect()
 }
 
-/// Drops repeated aliases, as in SkyDNS. All messages with addresses are kept, since the key of
-/// each message is a different name.
+/// Drops messages with a repeated alias, as in SkyDNS. Messages with an address are all kept,
+/// because the key of each message is a different name. Messages without a host are kept, too.
 fn without_repeated_aliases(mut all: Vec<&StoredMessage>) -> Vec<&StoredMessage> {
     let mut seen = std::collections::HashSet::new();
     all.retain(|stored| {

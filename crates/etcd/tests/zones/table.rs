@@ -150,7 +150,8 @@ fn key(name: &str) -> String {
     format!("/skydns/{}", labels.join("/"))
 }
 
-/// An upstream's answer to a query, from its records in presentation format.
+/// The answer of an upstream that has only `records` (in presentation format): all records of the
+/// queried type and all aliases.
 fn said(records: &[&str], question: &ExternalQuery) -> ExternalAnswer {
     let rtype = type_name(question.qtype);
     let query = Query::new(&question.name.to_string(), &rtype).wire();
