@@ -35,7 +35,7 @@ pub struct Options {
     server: String,
     #[command(flatten)]
     pub(crate) parameters: ExplainParameters,
-    /// words after the name and the type, which are rejected
+    /// further words after the name and the type; they are rejected
     #[arg(hide = true)]
     rest: Vec<String>,
     /// print the explanation as JSON
@@ -144,7 +144,6 @@ fn successful_body(
             status: 200, body, ..
         }) => Ok(body),
         Ok(page) => Err(ExplainCommandError::Status(server, page.error_line())),
-        Err(GetError::NotHttp(line)) => Err(ExplainCommandError::Status(server, line)),
         Err(GetError::Slow(_)) => Err(ExplainCommandError::Slow(server)),
         Err(GetError::Large(_)) => Err(ExplainCommandError::Large(server)),
         Err(error) => Err(ExplainCommandError::Get(server, error)),

@@ -46,7 +46,7 @@ pub type ReadServerState = dyn Fn() -> ServerState + Send + Sync;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ExplainError {
     /// Too many explanations are in progress.
-    #[error("{MAX_AT_ONCE} requests are being answered already, ask again later")]
+    #[error("{MAX_AT_ONCE} requests are being answered already; ask again later")]
     Busy,
     /// The process is shutting down.
     #[error("kubedns is shutting down")]

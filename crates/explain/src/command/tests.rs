@@ -55,7 +55,6 @@ fn body_or_line(page: Result<Page, GetError>) -> Result<Vec<u8>, String> {
 #[test]
 fn other_responses_are_one_line() {
     let page = |status_line, body| Ok(mk_page(status_line, body));
-    let not_http = |line: &str| Err(GetError::NotHttp(line.to_owned()));
     let body = body_or_line(page("HTTP/1.1 200 OK", "{}"));
     assert_eq!(body, Ok(b"{}".to_vec()));
     let missing = "404 page not found";
@@ -71,8 +70,6 @@ fn other_responses_are_one_line() {
         ),
         (page("HTTP/1.0 500 Oops", ""), "answers: HTTP/1.0 500 Oops"),
         (page("HTTP/1.0 500 Oops", coloured), "answers: [31m\u{fffd}"),
-        (not_http("SSH-2.0-OpenSSH"), "answers: SSH-2.0-OpenSSH"),
-        (not_http(""), "answers: "),
         (Err(GetError::Slow(TIMEOUT)), "does not answer within 10s"),
         (
             Err(GetError::Large(MAX_SIZE)),
@@ -80,5 +77,13 @@ fn other_responses_are_one_line() {
         ),
     ] {
         assert_eq!(body_or_line(reply), Err(format!("http://a:1 {line}")));
+    }
+    for line in ["SSH-2.0-OpenSSH", ""] {
+        let expected = format!(
+            "cannot ask http://a:1: the server answered {line:?}; is kubedns running there, and is \
+             this port its --healthz-port?"
+        );
+        let reply = Err(GetError::NotHttp(line.to_owned()));
+        assert_eq!(body_or_line(reply), Err(expected));
     }
 }

@@ -107,13 +107,15 @@ pub(crate) fn server_disagreement(candidate: &NameCandidate) -> Option<CodedNote
 }
 
 fn single_label(candidate: &NameCandidate) -> Option<CodedNote> {
-    let text = match candidate.dnsmasq.asks {
-        DnsmasqAsks::StubDomain => return None,
-        DnsmasqAsks::NotInFront => "kubedns does not forward names of one label (SERVFAIL)",
-        _ => {
-            "kubedns does not forward names of one label (SERVFAIL), dnsmasq forwards them to its \
-             upstreams"
-        }
+    let dnsmasq = &candidate.dnsmasq;
+    if dnsmasq.asks == DnsmasqAsks::StubDomain {
+        return None;
+    }
+    let text = if dnsmasq.leads_to_kubedns() || dnsmasq.denial().is_some() {
+        "kubedns does not forward names of one label (SERVFAIL)"
+    } else {
+        "kubedns does not forward names of one label (SERVFAIL), but dnsmasq forwards them to its \
+         upstreams"
     };
     Some(CodedNote::new("single_label", text))
 }
@@ -129,7 +131,7 @@ fn remark_on_answer(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option
                 "the address comes from the name: kubedns does not check that such a pod exists",
             ),
         }),
-        // The name of a federation leads to another cluster; local endpoints do not matter.
+        // Without local endpoints, the name of a federation leads to another cluster.
         NameKind::Federation { .. } => None,
         _ => without_ports(evidence, candidate)
             .or_else(|| without_ready_endpoints(evidence, candidate))
@@ -140,7 +142,8 @@ fn remark_on_answer(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option
     }
 }
 
-/// A note that a headless Service answers only with the addresses of the preferred zone.
+/// A note that a headless Service answers only with the endpoints for the preferred zone, or for
+/// the node of kubedns.
 fn preferred_zone_only(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
     let (NameKind::Service(key) | NameKind::Port { key, .. }) = &candidate.kind else {
         return None;
@@ -260,7 +263,7 @@ fn refused(candidate: &NameCandidate) -> CodedNote {
     if candidate.answers.iter().any(|answer| answer.qtype == "ANY") {
         return CodedNote::new(
             "any_refused",
-            "queries for all types (ANY) are refused, ask for one type",
+            "queries for all types (ANY) are refused: ask for one type",
         );
     }
 
@@ -484,7 +487,7 @@ fn without_service_label(namespace: Option<&str>) -> CodedNote {
     let text = match namespace {
         None => "the name lacks the Service and the namespace: SERVICE.NAMESPACE.svc has two labels before svc".to_owned(),
         Some(label) => {
-            format!("SERVICE.NAMESPACE.svc has two labels before svc, this name has only {label:?}")
+            format!("SERVICE.NAMESPACE.svc has two labels before svc, but this name has only {label:?}")
         }
     };
     CodedNote::new("no_service_in_name", text)

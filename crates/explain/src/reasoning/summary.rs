@@ -12,13 +12,14 @@ use self::forwarding::{
 };
 use super::reasons::{is_lesson, reasons_for};
 use crate::document::{
-    AnswerSummary, CodedNote, LookupOutcome, NameKind, NameRoute, ShownServiceKind, TriedName,
+    AnswerSummary, CodedNote, DnsmasqAsks, LookupOutcome, NameKind, NameRoute, ShownServiceKind,
+    TriedName,
 };
 use crate::facts::candidate::{NameCandidate, first_answered};
 use crate::facts::evidence::Evidence;
 use crate::list::{join, join_first};
 
-/// Maximum number of addresses in one line.
+/// Maximum number of addresses, names or other record data in one line.
 const MAX_SHOWN: usize = 4;
 
 /// The index of the candidate to explain: the first with an answer, or else the name that was most
@@ -32,8 +33,6 @@ pub(crate) fn most_telling(
     let mut best_rank = 0;
     for (at, candidate) in candidates.iter().enumerate() {
         let rank = rank_candidate(evidence, candidate, typed);
-        // If several names have the same rank, the first of them in the order of the search is
-        // selected.
         if rank > best_rank {
             best_at = at;
             best_rank = rank;
@@ -90,7 +89,8 @@ fn rank_missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> u8 {
     }
 }
 
-/// The summary of the candidate at index `at`.
+/// The summary of the search. `at` is the index of the candidate that the explanation describes in
+/// detail.
 pub(crate) fn summarise(candidates: &[NameCandidate], at: usize) -> AnswerSummary {
     let candidate = &candidates[at];
     let outcome = candidate.outcome();
@@ -201,7 +201,10 @@ fn describe_forwarded(candidate: &NameCandidate) -> &'static str {
     let asks_kubedns = candidate.dnsmasq.leads_to_kubedns();
     match candidate.route {
         NameRoute::ClusterDomain { .. } | NameRoute::Reverse { .. } if !asks_kubedns => {
-            "belongs to a stub domain, not to kubedns"
+            match candidate.dnsmasq.asks {
+                DnsmasqAsks::StubDomain => "belongs to a stub domain, not to kubedns",
+                _ => "belongs to a domain in the arguments of dnsmasq, not to kubedns",
+            }
         }
         NameRoute::Reverse { .. } => "has no name in this cluster",
         _ => "is not a name of this cluster",

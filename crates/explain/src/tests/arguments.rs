@@ -133,6 +133,27 @@ fn stock_arguments_lead_to_kubedns() {
     );
 }
 
+#[test]
+fn arguments_take_cluster_names() {
+    for (option, expected) in [
+        (
+            "--server=/corp.cluster.local/10.0.0.9",
+            "host.corp.cluster.local. is forwarded to 10.0.0.9 of dnsmasq's arguments",
+        ),
+        (
+            "--address=/corp.cluster.local/",
+            "host.corp.cluster.local. is answered by dnsmasq, as its arguments say",
+        ),
+    ] {
+        let mut cluster = Cluster::with_everything();
+        cluster.arguments = Some(DnsmasqArguments::parse(&[option.to_owned()]));
+        let text =
+            format!("belongs to a domain in the arguments of dnsmasq, not to kubedns: {expected}");
+        let rows = [("host.corp.cluster.local. A", [text.as_str()])];
+        cluster.expect(["/verdict/text"], &rows);
+    }
+}
+
 /// An address of one family answers only queries of the matching type.
 #[test]
 fn addresses_in_arguments_are_answers() {

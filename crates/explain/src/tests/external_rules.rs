@@ -74,6 +74,15 @@ fn rule_is_reason_of_answer() {
     }
 }
 
+/// With rules, dnsmasq forwards all names to kubedns.
+#[test]
+fn single_label_ends_at_kubedns() {
+    let text = "kubedns does not forward names of one label (SERVFAIL)";
+    let rows = [("intra. A", ["single_label", text])];
+    let pointers = ["/detail/reasons/0/code", "/detail/reasons/0/text"];
+    cluster().expect(pointers, &rows);
+}
+
 #[test]
 fn path_of_denied_name_ends_at_kubedns() {
     let mut cluster = cluster();

@@ -4,7 +4,7 @@ use cluster::clusterset::ClusterSetZone;
 use cluster::index::IndexOptions;
 use cluster::objects::{Change, Event, FromApi as _, ServiceImport};
 use skydns::FurtherZone;
-use testkit::objects::mk_service_import;
+use testkit::objects::{mk_external_name, mk_service_import};
 use wire::Name;
 
 use super::cluster::Cluster;
@@ -62,6 +62,22 @@ fn further_zone_names_are_answered() {
     }
     let reasons = cluster(true).reasons("gone.apps.svc.clusterset.local. A");
     assert_eq!(reasons, ["no_such_type"]);
+    let no_mail = ["the name exists and has no MX records"];
+    let rows = [("web.apps.svc.clusterset.local. MX", no_mail)];
+    cluster(true).expect(["/detail/reasons/0/text"], &rows);
+}
+
+#[test]
+fn alias_of_unloaded_zone_fails() {
+    let mut cluster = cluster(false);
+    let target = "web.apps.svc.clusterset.local";
+    cluster.add_service(&mk_external_name("apps", "far", target));
+    cluster.index.publish();
+    let text = "Service apps/far is an alias of web.apps.svc.clusterset.local, which leads to \
+                web.apps.svc.clusterset.local., and zone clusterset.local. is not loaded yet";
+    let rows = [("far.apps.svc.cluster.local. A", ["alias_fails", text])];
+    let pointers = ["/detail/reasons/0/code", "/detail/reasons/0/text"];
+    cluster.expect(pointers, &rows);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::document::{
 };
 use crate::facts::candidate::NameCandidate;
 use crate::facts::evidence::Evidence;
+use crate::facts::name_kind;
 use crate::facts::namespaces::similar_namespaces;
 use crate::facts::objects::{FoundMember, FoundService};
 use crate::list::{join, join_first, join_some};
@@ -231,9 +232,16 @@ fn alias_failure(snapshot: &Snapshot, name: &Name) -> String {
         }
     }
 
-    match chain.last() {
-        Some(last) if last.label_count() < 2 => {
-            "and names of one label are not forwarded".to_owned()
+    let last = chain.last().unwrap_or(name);
+    if last.label_count() < 2 {
+        return "and names of one label are not forwarded".to_owned();
+    }
+    match name_kind::further_zone(snapshot, last) {
+        Some(zone) if !zone.records.has_synced() => {
+            format!(
+                "which leads to {last}, and zone {} is not loaded yet",
+                zone.domain
+            )
         }
         _ => "which begins a chain of too many aliases to follow".to_owned(),
     }

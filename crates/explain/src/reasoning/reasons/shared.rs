@@ -17,13 +17,15 @@ pub(super) fn no_such_type(candidate: &NameCandidate) -> CodedNote {
         .map(|answer| answer.qtype.as_str())
         .collect();
     // If Services never have records of these types, the text says which types they can have.
+    // Names without a Service, such as those of a zone from etcd, can have other types.
     let is_type_of_services = types
         .iter()
         .any(|qtype| ["A", "AAAA", "SRV", "CNAME", "PTR"].contains(qtype));
+    let is_of_service = candidate.kind.service().is_some();
 
     let types = join(&types);
     let text = match candidate.outcome() {
-        LookupOutcome::NoData if is_type_of_services => {
+        LookupOutcome::NoData if is_type_of_services || !is_of_service => {
             format!("the name exists and has no {types} records")
         }
         LookupOutcome::NoData => {

@@ -65,14 +65,14 @@ async fn explain_mistake_has_line_and_code() {
 #[tokio::test]
 async fn explain_rejects_unexpected_responses() {
     for (reply, line) in [
-        ("", "answers: "),
+        ("", "cannot ask URL: the server answered \"\"; is kubedns"),
         (
             "HTTP/1.1 404 Not Found\r\n\r\n404 page not found\n",
-            "answers: 404 page not found",
+            "URL answers: 404 page not found",
         ),
         (
             "HTTP/1.1 200 OK\r\n\r\nok\n",
-            "answers something other than an explanation",
+            "URL answers something other than an explanation",
         ),
     ] {
         let other = ScriptedHttp::start(reply).await;
@@ -81,7 +81,7 @@ async fn explain_rejects_unexpected_responses() {
         let request = "GET /explain?name=web&search=default&ndots=5 HTTP/1.0";
         assert_eq!(other.requests(), [request]);
         assert_eq!((status, stdout.as_str()), (1, ""));
-        let expected = format!("kube-dns explain: {server} {line}");
+        let expected = format!("kube-dns explain: {}", line.replace("URL", &server));
         assert!(stderr.starts_with(&expected), "{stderr}");
         assert_eq!(stderr.lines().count(), 1);
     }
