@@ -1,9 +1,10 @@
 //! The JSON document of `GET /explain`. `kube-dns explain` parses the document and prints it as
 //! text.
 //!
-//! Names are absolute, with a dot at the end; times are RFC 3339 in UTC. `code` fields are stable
-//! identifiers for programs. `text` fields are sentences, whose wording may change. docs/explain.md
-//! lists the fields and the codes.
+//! Names are absolute, with a dot at the end, except names that are shown as the request, an object
+//! or a flag has them. Times are RFC 3339 in UTC. `code` fields are stable identifiers for
+//! programs. `text` fields are sentences, whose wording may change. docs/explain.md lists the
+//! fields and the codes.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -21,7 +22,7 @@ pub(crate) struct Explanation {
     pub(crate) question: QuestionReport,
     pub(crate) at: Moment,
     pub(crate) verdict: AnswerSummary,
-    /// Reasons why the answer, or every answer of this server, may be outdated or wrong.
+    /// Reasons why the explanation may be outdated, incomplete or wrong.
     pub(crate) warnings: Vec<CodedNote>,
     /// The candidates of the search list for the given name, in the resolver's order.
     pub(crate) tried: Vec<TriedName>,
@@ -40,7 +41,8 @@ pub(crate) struct QuestionReport {
     /// The name without the URL, port or `svc/` around it.
     pub(crate) meant: String,
     pub(crate) types: Vec<String>,
-    /// The namespace of the pod whose search list is used; `None` if the list was given.
+    /// The namespace of the pod whose search list is used; `None` if the list was given, or if the
+    /// name is absolute.
     pub(crate) namespace: Option<String>,
     /// The search domains; empty if the name is absolute.
     pub(crate) search: Vec<String>,
@@ -65,10 +67,12 @@ pub(crate) struct AnswerSummary {
 pub(crate) enum LookupOutcome {
     /// There are records.
     Answered,
-    /// The name exists, but has no records of the requested types.
+    /// The name exists, but has no records of the requested types, or is an alias without
+    /// addresses.
     NoData,
     NxDomain,
-    /// kubedns or dnsmasq forwards the query, so the answer is unknown here.
+    /// kubedns or dnsmasq forwards the query, so the answer is unknown here. Also used if dnsmasq
+    /// itself rejects the query, see [`DnsmasqPath::denial`].
     Forwarded,
     ServFail,
     Refused,
@@ -214,8 +218,8 @@ pub(crate) enum NameKind {
     External,
 }
 
-/// The answer to one query. dnsmasq gives the answer if `from_hosts` or `from_arguments` is true;
-/// otherwise, kubedns gives it.
+/// The answer to one query. dnsmasq gives the answer if `from_hosts` or `from_arguments` is true.
+/// Otherwise, it is the answer of kubedns, even if dnsmasq does not ask kubedns for the name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TypeAnswer {
     #[serde(rename = "type")]
@@ -288,7 +292,7 @@ pub(crate) enum ShownServiceKind {
 pub(crate) struct ShownPort {
     /// Empty for a port without a name, which has no SRV records.
     pub(crate) name: String,
-    /// TCP, UDP or SCTP.
+    /// The protocol as Kubernetes writes it, such as TCP.
     pub(crate) protocol: String,
     #[serde(rename = "port")]
     pub(crate) number: u16,
@@ -329,14 +333,17 @@ pub(crate) struct DnsmasqPath {
     pub(crate) asks: DnsmasqAsks,
     /// The domain of the dnsmasq flag that selects the servers, if any.
     pub(crate) domain: Option<String>,
-    /// The servers; empty for the node's resolv.conf, whose servers are unknown here.
+    /// The servers other than kubedns that dnsmasq asks. The servers of the node's resolv.conf are
+    /// unknown here, and not listed. If pods query kubedns directly, the list has the servers to
+    /// which kubedns forwards an external name.
     pub(crate) servers: Vec<String>,
-    /// The options of dnsmasq that matter for the name; `None` if the nanny does not report them.
+    /// The options of dnsmasq that matter for the name. `None` if the nanny reports no options;
+    /// `None` or empty if none of them matters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) arguments: Option<Vec<String>>,
     /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache the
-    /// answer (`--no-negcache`, or a TTL of 0). `None` if the answer may come from another
-    /// source, or if one requested type has records and another requested type has none.
+    /// answer (`--no-negcache`, or a TTL of 0). `None` if the answer may come from another source,
+    /// or if there are records, but the address queries fail or find only an alias.
     pub(crate) keeps_seconds: Option<u32>,
 }
 
@@ -377,8 +384,8 @@ pub(crate) struct ServerReport {
     pub(crate) synced: bool,
     /// Source of the records: `nowhere`, `snapshot_file` or `api_server`.
     pub(crate) records_from: String,
-    /// The kind of the watched endpoints, `Endpoints` or `EndpointSlice`; `None` before kubedns has
-    /// selected it.
+    /// The kind of the endpoints, `Endpoints` or `EndpointSlice`; `None` until the first lists are
+    /// complete or a snapshot file is restored.
     pub(crate) endpoints_from: Option<String>,
     pub(crate) config_version: String,
     pub(crate) config_loaded: Moment,

@@ -1,4 +1,4 @@
-//! One name that a resolver queries, and the answers of kubedns.
+//! One name that a resolver queries, with the answers of kubedns or dnsmasq.
 
 use cluster::objects::ObjectKey;
 use cluster::snapshot::Snapshot;
@@ -22,7 +22,7 @@ pub(crate) struct NameCandidate {
     pub(crate) kind: NameKind,
     pub(crate) route: NameRoute,
     pub(crate) dnsmasq: DnsmasqPath,
-    /// The answers by type, before truncation.
+    /// The answers by type, with all their records.
     pub(crate) answers: Vec<TypeAnswer>,
     /// The Services whose records match the name, and the Service that the name itself denotes.
     pub(crate) sources: Vec<ObjectKey>,

@@ -20,8 +20,7 @@ const REBIND_OK: &str = "rebind-domain-ok";
 /// dnsmasq answers reverse names of private addresses itself, unless a domain that contains them
 /// has servers of its own.
 const BOGUS_PRIV: &str = "bogus-priv";
-/// Options for records that dnsmasq answers itself. The values contain the owner names of the
-/// records.
+/// Options that give dnsmasq records of its own. The values contain the owner names of the records.
 const ABOUT_RECORDS: [&str; 4] = ["cname", HOST_RECORD, "srv-host", "txt-record"];
 /// Options about the names outside all domains that have servers of their own.
 const ABOUT_OTHER_NAMES: [&str; 3] = ["domain-needed", "no-resolv", "resolv-file"];
@@ -51,7 +50,8 @@ pub(crate) struct DomainOptions {
     pub(crate) domain: Name,
     /// The options as written.
     pub(crate) texts: Vec<String>,
-    /// The servers that dnsmasq queries.
+    /// The servers of the domain. dnsmasq queries them if `decision` is
+    /// [`DomainDecision::Servers`].
     pub(crate) servers: Vec<String>,
     pub(crate) decision: DomainDecision,
 }
@@ -106,8 +106,8 @@ impl DnsmasqArguments {
             .collect()
     }
 
-    /// The options for the longest domain that contains `name` (in lower case), apart from those of
-    /// [`Self::domain_addresses`].
+    /// The options that set the servers of the longest domain that contains `name` (in lower case),
+    /// or that deny this domain (`--address=/DOMAIN/`).
     pub(crate) fn domain_options(&self, name: &Name) -> Option<DomainOptions> {
         let is_about_servers = |option: &DnsmasqOption| {
             option.is_server() || (option.name == ADDRESS && option.addresses().is_empty())

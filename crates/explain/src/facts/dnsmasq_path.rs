@@ -3,8 +3,9 @@
 //! The nanny reports the options of dnsmasq; without a report, the options of the stock manifest
 //! are assumed. With the stock flags, dnsmasq forwards the cluster domain and both reverse trees to
 //! kubedns, and does not cache negative answers. The nanny adds the stub domains and upstream
-//! servers of the ConfigMap, or kubedns as the only server (`-forward=kubedns`). This module
-//! assumes that dnsmasq also forwards further zones (etcd, external, cluster set) to kubedns.
+//! servers of the ConfigMap. With `-forward=kubedns`, or with rules for external names, the nanny
+//! adds kubedns as the only server. This module assumes that dnsmasq also forwards further zones
+//! (etcd, external, cluster set) to kubedns.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -64,8 +65,9 @@ impl DnsFront {
         Some(TypeAnswer::from_hosts_file(qtype, records))
     }
 
-    /// The addresses of `name` (in lower case) in the arguments of dnsmasq. `None` if dnsmasq has
-    /// no address of this type. `domain` is the domain in which kubedns answers names.
+    /// The addresses of `name` (in lower case) in the arguments of dnsmasq, if pods query dnsmasq.
+    /// `None` if dnsmasq uses no address of this type for `name`. `domain` is a domain whose names
+    /// kubedns answers.
     pub(crate) fn arguments_answer(
         &self,
         name: &Name,

@@ -14,7 +14,7 @@ pub(crate) struct Evidence<'e> {
     pub(crate) snapshot: &'e Snapshot,
     /// The server that pods query.
     pub(crate) front: &'e DnsFront,
-    /// The objects; `None` until the first lists are complete.
+    /// The objects; `None` until the first lists are complete or a snapshot file is restored.
     pub(crate) found: Option<&'e FoundObjects>,
     /// Whether any upstream server is configured, even one that is not in use.
     pub(crate) has_upstreams: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Evidence<'e> {
 }
 
 impl<'e> Evidence<'e> {
-    /// The objects of a Service, which may not exist.
+    /// The look-up's result for a Service; `None` if the Service was not looked up.
     pub(crate) fn found_service(self, key: &ObjectKey) -> Option<&'e FoundService> {
         self.found?
             .services
@@ -30,7 +30,7 @@ impl<'e> Evidence<'e> {
             .find(|found| found.object.key == *key)
     }
 
-    /// The objects of the Service that a name denotes.
+    /// The look-up's result for the Service that a name denotes.
     pub(crate) fn denoted_service(self, candidate: &NameCandidate) -> Option<&'e FoundService> {
         self.found_service(candidate.kind.service()?)
     }

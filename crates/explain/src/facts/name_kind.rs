@@ -57,7 +57,8 @@ pub(crate) fn classify_name(snapshot: &Snapshot, name: &Name, path: Option<&[&st
     }
 }
 
-/// The Service of a name in the external zone; `None` if `domain` is another zone.
+/// The Service of a name in the external zone; `None` if the name has no Service, or if `domain` is
+/// another zone.
 fn external_service(snapshot: &Snapshot, domain: &Name, name: &Name) -> Option<ObjectKey> {
     if snapshot.external.as_ref() != Some(domain) {
         return None;
@@ -158,7 +159,7 @@ fn is_single_label(label: &str) -> bool {
     label != ANY && !label.contains('.')
 }
 
-/// The route of address queries for a name (in lower case).
+/// The route of queries for a name (in lower case).
 pub(crate) fn select_route(zone: &Zone, name: &Name, kind: &NameKind) -> NameRoute {
     // The servers matter only for names that are forwarded.
     let (servers, stub_domain) = zone.servers_for(name.wire());
@@ -216,14 +217,15 @@ pub(crate) fn source_services(
     keys
 }
 
-/// The Service of a record, from the record's owner domain `base`. The last three labels of `base`
-/// are the Service, the namespace and `svc`. For an ExternalName, `base` has only the namespace and
-/// `svc`, and the label of the entry is the name of the Service.
-fn service_of_base(base: &[u8], entry: Option<&str>) -> Option<ObjectKey> {
+/// The Service of a record. `base` is the base of the record, or the target of a PTR record without
+/// the cluster domain. The last three labels of `base` are the Service, the namespace and `svc`.
+/// For an ExternalName Service, `base` has only the namespace and `svc`, and the label of the entry
+/// is the name of the Service.
+fn service_of_base(base: &[u8], label: Option<&str>) -> Option<ObjectKey> {
     let base = name::to_text(base);
     let labels: Vec<&str> = base.split_terminator('.').collect();
 
-    match (labels.as_slice(), entry) {
+    match (labels.as_slice(), label) {
         ([namespace, "svc"], Some(name)) => Some(ObjectKey::new(*namespace, name)),
         ([.., name, namespace, "svc"], _) => Some(ObjectKey::new(*namespace, *name)),
         _ => None,

@@ -17,7 +17,7 @@ use crate::moment::Moment;
 const MAX_LOOKED_AT: usize = 50_000;
 /// Maximum number of Services that are described for one name.
 pub(crate) const MAX_OBJECTS: usize = 4;
-/// Maximum length of each list of addresses, objects, ports or hostnames of one Service.
+/// Maximum length of each list of objects, addresses, hostnames or ports of a Service's endpoints.
 const MAX_SHOWN: usize = 8;
 
 /// A look-up in the published objects.
@@ -52,13 +52,14 @@ pub(crate) struct FoundObjects {
     /// Whether each namespace of `services` has a Service. The map has no entry for a namespace if
     /// this is unknown, because only the first [`MAX_LOOKED_AT`] Services are visited.
     pub(crate) namespaces: BTreeMap<SmolStr, bool>,
-    /// Whether there are more than [`MAX_LOOKED_AT`] Services, so `neighbours` may be incomplete.
+    /// Whether `neighbours` may be incomplete, because there are more than [`MAX_LOOKED_AT`]
+    /// Services.
     pub(crate) cut: bool,
-    /// Services that have the requested address among their endpoints.
+    /// Services that have the requested address among their endpoints; at most [`MAX_OBJECTS`].
     pub(crate) backed_by_address: Vec<BackedService>,
 }
 
-/// A requested Service; it may not exist.
+/// The result for a requested Service. If the Service is missing, `object` has no Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FoundService {
     pub(crate) object: ServiceObjects,
@@ -90,7 +91,7 @@ pub(crate) struct BackedService {
 /// The Services that share a name or a namespace with the misspelled ones.
 struct Neighbours {
     keys: Vec<ObjectKey>,
-    /// Whether there are more than [`MAX_LOOKED_AT`] Services.
+    /// See [`FoundObjects::cut`].
     cut: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Answers of the query engine (`skydns`), converted for the JSON document of an explanation.
+//! The answers of the query engine (`skydns`) and of dnsmasq, in the form of the JSON document; and
+//! the outcome of a lookup, from its answers.
 
 use std::net::IpAddr;
 
@@ -18,8 +19,8 @@ impl TypeAnswer {
     pub(crate) fn ask_engine(view: &impl View, name: &Name, qtype: u16) -> Self {
         let response = skydns::ask(view, name, qtype);
 
-        // The engine shuffles the records, so they are sorted: first the alias chain, then the
-        // addresses in numerical order.
+        // The engine shuffles the records, so they are sorted: first the alias chain in its own
+        // order, then records without an address, then addresses in numerical order.
         let mut records: Vec<AnswerRecord> =
             response.records.into_iter().map(document_record).collect();
         records.sort_by_cached_key(|record| {
