@@ -10,8 +10,7 @@
 //!
 //! [`dnsconfig`] reads, validates and follows the `ConfigMap`. After a bad edit, the last good
 //! configuration stays in force. Whenever an input changes, one task computes [`InForce`] from all
-//! inputs, and publishes it if it differs. So each edit leads to one publication, and every reader
-//! sees the whole edit.
+//! inputs, and publishes it if it differs. So a reader sees either all changes of an edit, or none.
 //!
 //! Two inputs follow from the output: the resolver looks up [`InForce::server_names`], and the loop
 //! finder probes [`InForce::probed_routes`]. New addresses change the routes, but not the names. New
@@ -51,7 +50,7 @@ pub use servers::ConfiguredServers;
 /// are unknown, and their names would leak to other servers.
 const WITHHOLD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The configuration, loaded once; [`run`](Self::run) follows its changes.
+/// The configuration and the settings in force; [`run`](Self::run) follows their changes.
 pub struct Configuration {
     followers: ConfigFollowers,
     publisher: ConfigPublisher,
@@ -98,8 +97,8 @@ impl Configuration {
         metrics: &Arc<ConfigMetrics>,
     ) -> Self {
         let follower = feed.content.open_for(flags.bare_domains());
-        // If resolv.conf is emptied, kubedns has no upstreams. This differs from the nanny, which
-        // ignores an emptied resolv.conf.
+        // If resolv.conf is emptied, its previous servers are no longer used. This differs from the
+        // nanny, which keeps them.
         let resolv_conf = ResolvConfFollower::open(
             vec![options.resolv_conf.clone()],
             EmptiedFile::Final,

@@ -1,7 +1,8 @@
 //! Zones from etcd: watches the keys of each zone, and publishes the content of the zone.
 //!
 //! If kubedns also serves cluster names, its readiness does not wait for etcd. Queries for names in
-//! a zone are answered with SERVFAIL until the zone is loaded.
+//! a zone are answered with SERVFAIL until the zone is loaded. Until the reverse names are loaded,
+//! PTR queries are answered as if etcd had none.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,7 +69,7 @@ impl EtcdZones {
         self.followed.iter().map(FollowedZone::current_zone)
     }
 
-    /// Returns the zones whose watch is not open, with the reasons.
+    /// Returns the zones whose watch is not open, with the reasons. The result stays up to date.
     pub fn lost(&self) -> LostZones {
         self.lost.clone()
     }
@@ -201,7 +202,7 @@ struct WatchedKeys {
     path: String,
 }
 
-/// The zones whose watch in etcd is not open, with the reasons.
+/// The zones whose watch in etcd is not open, with the reasons. A clone shares all state.
 #[derive(Debug, Clone, Default)]
 pub struct LostZones(Arc<Mutex<BTreeMap<WatchedKeys, String>>>);
 

@@ -1,10 +1,11 @@
-//! Probes upstreams that have no queries, so that their state is known before clients need them.
+//! Probes upstreams that have given no usable answer (NOERROR, NXDOMAIN) for some time, so that
+//! their state is known before clients need them.
 //!
-//! An upstream that answers clients is never probed. The first probe repeats a query that the
-//! upstream answered before, if there is one. While probes get no usable answer, each further probe
-//! asks another question. A probe queries the server of a stub domain for the SOA record of the
-//! domain. The probes of a server for external names alternate between the NS records of the root
-//! and a name that the operator chooses, because some resolvers refuse the root.
+//! An upstream that gives clients usable answers is not probed. The first probe repeats a query
+//! that the upstream answered before, if there is one. While probes get no usable answer, each
+//! further probe asks another question. A probe queries the server of a stub domain for the SOA
+//! record of the domain. The probes of a server for external names alternate between the NS records
+//! of the root and a name that the operator chooses, because some resolvers refuse the root.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ const MAX_QUESTIONS: usize = 4;
 /// Number of times that all upstreams are examined in each period.
 const LOOKS: u32 = 5;
 
-/// The task that probes upstreams without queries.
+/// The task that probes idle upstreams.
 pub(crate) struct IdleUpstreams {
     forwarder: Arc<Forwarder>,
     in_force: watch::Receiver<Arc<InForce>>,

@@ -1,6 +1,6 @@
 //! The index task, the only task that changes records. The task receives events of the watchers,
-//! and the settings in force. It publishes records in batches, reports progress, and writes the
-//! snapshot file.
+//! the content of zones from etcd, and the settings in force. It publishes records in batches,
+//! reports progress, serves the records of the snapshot file at the start, and writes this file.
 
 mod object_gauges;
 mod snapshot_read;
@@ -69,7 +69,7 @@ pub struct IndexTask {
     pub source: Option<EndpointsSource>,
     /// The writer of the snapshot file; `None` without `--snapshot-dir`.
     pub snapshot_writer: Option<SnapshotWriter>,
-    /// The read of the snapshot file; `None` once it has ended.
+    /// The read of the snapshot file; `None` without `--snapshot-dir`, and once the read has ended.
     pub snapshot_read: Option<SnapshotRead>,
     /// Whether the index has received objects. If so, a snapshot file is ignored, because it is
     /// older.
@@ -296,7 +296,7 @@ impl IndexTask {
         }
 
         // `set_configured` may make the server ready, and a ready server must use the settings. So
-        // the settings are published before.
+        // the settings are published first.
         if in_force.is_known {
             self.status.set_configured();
         }

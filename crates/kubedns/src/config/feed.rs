@@ -83,7 +83,7 @@ impl ConfigFeed {
 }
 
 /// The sources in which the names of stub servers are looked up. The nanny uses the same sources.
-/// Names in the cluster domain are looked up at this kubedns.
+/// Names in the first cluster domain are looked up at this kubedns.
 pub(super) fn name_sources(options: &Options, flags: &ConfigFlags) -> LookupSources {
     let bound = options.dns_bind_address.parse::<IpAddr>().ok();
     // A server that is bound to all addresses is reached at the loopback address.

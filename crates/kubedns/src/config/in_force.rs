@@ -51,7 +51,7 @@ impl ConfigFlags {
     pub fn new(options: &Options, zone: &Zone, address: SocketAddr) -> Self {
         let nameservers = nameservers::parse(&options.nameservers);
         for error in &nameservers.bad {
-            tracing::error!(%error, "a server of --nameservers is ignored");
+            tracing::error!(%error, "part of --nameservers is ignored");
         }
         Self {
             topology: options.topology,
@@ -139,7 +139,8 @@ pub struct InForce {
 /// are flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneSettings {
-    /// The TXT strings in class CHAOS. If they change, the nanny empties the cache of dnsmasq.
+    /// The TXT strings of the CHAOS name `routes.kubedns.`. If they change, the nanny empties the
+    /// cache of dnsmasq.
     pub routes: Arc<[String]>,
     /// Usable servers for external names.
     pub upstreams: Arc<[Upstream]>,

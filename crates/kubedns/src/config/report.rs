@@ -31,14 +31,20 @@ pub(super) fn set_metrics(metrics: &ConfigMetrics, state: &ConfigState, in_force
         .inc_by(state.rejected.saturating_sub(counted));
 }
 
-/// Logs the servers of `zone`, which will be published in place of `published`.
+/// Logs the configured servers that are this server itself, and warns if `zone` has no upstreams.
+/// Otherwise logs these upstreams, unless `published`, which `zone` will replace, has the same.
 pub(crate) fn log_servers(in_force: &InForce, zone: &Zone, published: &Zone) {
     for upstream in &in_force.own_servers {
         tracing::warn!(%upstream, "upstream server is this server itself, ignored");
     }
 
-    if zone.upstreams.is_empty() {
-        tracing::warn!("no upstream servers: external names cannot be resolved");
+    if zone.upstreams.is_empty() && !in_force.is_known {
+        tracing::warn!(
+            "no usable upstream servers before the ConfigMap is read: \
+             kubedns cannot resolve external names yet"
+        );
+    } else if zone.upstreams.is_empty() {
+        tracing::warn!("no usable upstream servers: kubedns cannot resolve external names");
     } else if zone.upstreams != published.upstreams {
         let upstreams: Vec<String> = zone.upstreams.iter().map(ToString::to_string).collect();
         let upstreams = format!("[{}]", upstreams.join(", "));
@@ -47,8 +53,7 @@ pub(crate) fn log_servers(in_force: &InForce, zone: &Zone, published: &Zone) {
     }
 }
 
-/// Warns of a stub domain that equals a cluster domain, because such a stub domain has little
-/// effect.
+/// Warns of the first stub domain that equals a cluster domain. Its effect depends on the topology.
 pub(super) fn warn_of_stub_domain(config: &Config, flags: &ConfigFlags) {
     // A stub domain without servers is ignored, so it clashes with nothing.
     let clash = config

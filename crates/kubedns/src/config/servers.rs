@@ -116,8 +116,9 @@ fn stub_servers(servers: &[ServerAddr], inputs: &ConfigInputs<'_>) -> Vec<Upstre
     addresses
 }
 
-/// The servers that are used if the configuration has none: those of `--nameservers`, or else of
-/// resolv.conf. In the topology `direct`, `--nameservers` has the address of dnsmasq.
+/// The servers of `--nameservers`, or else of resolv.conf. They receive external names if the
+/// configuration has no upstreams, and the names of each route that is left to dnsmasq. In the
+/// topology `direct`, `--nameservers` has the address of dnsmasq.
 fn default_servers(inputs: &ConfigInputs<'_>) -> Vec<Upstream> {
     if !inputs.flags.nameservers.is_empty() {
         return inputs.flags.nameservers.clone();
@@ -127,13 +128,14 @@ fn default_servers(inputs: &ConfigInputs<'_>) -> Vec<Upstream> {
     from_file.map(Upstream::from).collect()
 }
 
-/// Whether dnsmasq behind kubedns forwards to the servers of a route. dnsmasq supports neither TCP
-/// nor TLS upstreams, so all servers of the route must be plain (`are_plain`).
+/// Whether dnsmasq behind kubedns forwards to the servers of a route. All servers of the route must
+/// be plain (`are_plain`).
 fn is_left_to_dnsmasq(topology: DnsmasqTopology, are_plain: bool) -> bool {
     topology == DnsmasqTopology::Direct && are_plain
 }
 
-/// Whether dnsmasq can forward to the server. dnsmasq can use only plain DNS over UDP.
+/// Whether dnsmasq can forward to the server. dnsmasq has no setting for a server that must be
+/// queried only over TCP or over TLS.
 fn is_plain(server: &ServerAddr) -> bool {
     match server {
         ServerAddr::Address(upstream) => upstream.plain().is_some(),

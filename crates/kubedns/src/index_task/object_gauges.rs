@@ -19,7 +19,7 @@ pub(super) fn set(index: &Index, status: &Status, metrics: &Metrics) {
     if metrics.over_capacity.get() == 0 && counts.over_capacity > 0 {
         tracing::warn!(
             over_capacity = counts.over_capacity,
-            "the control plane truncated Endpoints to 1000 addresses, only EndpointSlices hold all addresses"
+            "the control plane truncated Endpoints to 1000 addresses: only EndpointSlices hold all addresses"
         );
     }
     metrics.over_capacity.set(gauge_value(counts.over_capacity));

@@ -147,7 +147,8 @@ impl SnapshotWriter {
         match outcome {
             Ok(()) => self.failing = false,
             Err(error) => {
-                // The write is retried after the next pause. Only the first failure is logged.
+                // The write is retried after the next pause. Of several failures in a row, only the
+                // first is logged.
                 self.note_change();
                 let was_failing = std::mem::replace(&mut self.failing, true);
                 if !was_failing {

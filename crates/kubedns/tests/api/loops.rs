@@ -149,7 +149,7 @@ async fn loops_everywhere_leave_no_upstream() {
             std::future::ready(kubedns.logged(text) == times)
         })
     };
-    until_told("no upstream servers", 1).await;
+    until_told("no usable upstream servers", 1).await;
     set_upstreams(config.path(), &addresses);
     until_loops(&kubedns, 2.0).await;
     assert_eq!(kubedns.answers("www.outside.test.", "A").await, "SERVFAIL");
@@ -158,7 +158,7 @@ async fn loops_everywhere_leave_no_upstream() {
         .map(|looping| looping.count_of("outside.test."));
     assert_eq!(counts, [0, 0]);
     until_told(FOUND, 2).await;
-    until_told("no upstream servers", 2).await;
+    until_told("no usable upstream servers", 2).await;
     kubedns.stop().await;
 }
 
