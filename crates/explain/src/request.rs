@@ -12,7 +12,7 @@ use wire::shorten;
 use wire::{reverse, rtype};
 
 /// The types to query if a request has no type: A and AAAA, which programs query for addresses, and
-/// SRV, which has the ports.
+/// SRV, which has the ports. For a reverse name, the type is PTR.
 pub(crate) const DEFAULT_TYPES: [u16; 3] = [rtype::A, rtype::AAAA, rtype::SRV];
 /// Maximum length of the name, in octets.
 const MAX_NAME: usize = 255;
@@ -61,6 +61,8 @@ pub(crate) enum ExplainRequestError {
          &search=NAMESPACE, &ndots=5, &format=text"
     )]
     NoName,
+    #[error("{0:?} contains no name")]
+    NoNameIn(String),
     #[error("the name has {0} octets, and a name has at most {MAX_NAME}")]
     LongName(usize),
     #[error("not a domain name: {0}")]
@@ -114,6 +116,9 @@ impl ExplainRequest {
         // a name.
         check_characters(text)?;
         let meant = pasted::name_in_text(text);
+        if meant.is_empty() && !text.is_empty() {
+            return Err(ExplainRequestError::NoNameIn(shorten(text, 40)));
+        }
         let name = parse_name(&meant)?;
 
         // The search list is not applied to reverse names.
@@ -257,6 +262,13 @@ mod tests {
             assert_eq!(request.types, types, "{text}");
         }
         assert_eq!(request("web", "srv", "").unwrap().types, [33]);
+    }
+
+    #[test]
+    fn pasted_text_without_name_is_quoted() {
+        let error = request("http://", "", "").unwrap_err();
+        assert_eq!(error.to_string(), "\"http://\" contains no name");
+        assert_eq!(request("", "", ""), Err(ExplainRequestError::NoName));
     }
 
     #[test]

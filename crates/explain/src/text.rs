@@ -25,7 +25,7 @@ pub(crate) fn render_explanation(explanation: &Explanation) -> String {
     if question.meant != question.name {
         page.section("typed", &question.name);
     }
-    // The warnings come directly after the verdict, because all facts may be outdated.
+    // The warnings come before the details, because all details may be outdated.
     for warning in warnings {
         page.section("WARNING", &warning.text);
     }
@@ -71,6 +71,11 @@ fn render_tried_names(
 
 /// The search list of the resolver, and the namespace of the pod that has this list.
 fn search_line(question: &QuestionReport) -> String {
+    // A name with a dot at its end leads to several names only if kubedns walks a list for it.
+    if question.search.is_empty() {
+        return "kubedns walks the search list (--search-suffix)".to_owned();
+    }
+
     let whose = match &question.namespace {
         Some(namespace) => format!("of a pod in namespace {namespace}: "),
         None => String::new(),

@@ -110,6 +110,10 @@ fn names_answered_by_dnsmasq_are_not_forwarded() {
         for expected in expected {
             assert!(text.contains(expected), "{option}: {text}");
         }
+
+        let row = "forwarded  to no server: dnsmasq itself answers\n";
+        let text = cluster.text("www.ads.test");
+        assert!(text.contains(row), "{option}: {text}");
     }
 }
 

@@ -188,6 +188,15 @@ fn walked_name_is_replaced_by_list() {
     }
     let list = [("prod.search.cluster.local. A", ["no_data"])];
     cluster.expect(["/verdict/outcome"], &list);
+
+    // The list has no name without a search domain, because kubedns does not forward one label.
+    let text = cluster.text("gone.prod.search.cluster.local. A");
+    for expected in [
+        "does not resolve in this cluster; as gone.corp.test., the name is forwarded to",
+        "\nqueries    kubedns walks the search list (--search-suffix)\n",
+    ] {
+        assert!(text.contains(expected), "{text}");
+    }
 }
 
 #[test]
@@ -290,7 +299,7 @@ fn looping_stub_domain_has_no_servers() {
     let mut cluster = with_zone(none, true);
     assert_eq!(cluster.reasons("www.acme.test. A"), ["upstreams_left_out"]);
     cluster.topology = DnsmasqTopology::Direct;
-    let text = "is not a name of this cluster: www.acme.test. is not forwarded, kubedns has no upstream server for it";
+    let text = "is not a name of this cluster: www.acme.test. is not forwarded because kubedns has no upstream server for it";
     let rows = [("www.acme.test. A", ["upstreams_left_out", text])];
     cluster.expect(["/detail/reasons/0/code", "/verdict/text"], &rows);
 }

@@ -8,7 +8,7 @@ use wire::rcode;
 /// Maximum number of forwarded names in one line.
 const MAX_ASKED: usize = 3;
 
-/// Text for an external name that kubedns cannot forward.
+/// Text for a name that kubedns cannot forward.
 pub(super) const NO_UPSTREAM: &str = "kubedns has no upstream server for it";
 
 /// Lists forwarded names with their servers, in the order in which the resolver queries the names.
@@ -33,12 +33,14 @@ pub(super) fn describe_only_forwarded(
     forwarded: &NameCandidate,
 ) -> String {
     let name = &forwarded.name;
-    // A search domain only adds labels, so the shortest name is the one without a search domain.
-    let is_shortest = candidates
+    // A search domain only appends labels, so all names begin with the labels of the name without a
+    // search domain.
+    let labels = name.to_lowercase().labels();
+    let has_no_search_domain = candidates
         .iter()
-        .all(|other| other.name.label_count() >= name.label_count());
+        .all(|other| other.name.to_lowercase().labels().starts_with(&labels));
 
-    let form = if is_shortest {
+    let form = if has_no_search_domain {
         "without a search domain, as"
     } else {
         "as"
@@ -60,17 +62,20 @@ fn forwarding_verb(candidate: &NameCandidate) -> String {
     }
     match forwarded_to(candidate) {
         Some(servers) => format!("is forwarded to {servers}"),
-        None => format!("is not forwarded, {NO_UPSTREAM}"),
+        None => format!("is not forwarded because {NO_UPSTREAM}"),
     }
 }
 
-/// The servers that receive a forwarded name; `None` if there are none.
+/// The servers that receive a forwarded name; `None` if kubedns has no server for the name.
 pub(super) fn forwarded_to(candidate: &NameCandidate) -> Option<String> {
     let NameCandidate { dnsmasq, route, .. } = candidate;
     // If dnsmasq forwards the name to other servers, kubedns never receives the query.
     let (domain, servers) = match (dnsmasq.asks, route) {
         (DnsmasqAsks::NodeResolvConf, _) => {
             return Some("the servers of the node's resolv.conf".to_owned());
+        }
+        (DnsmasqAsks::Arguments, _) if dnsmasq.servers.is_empty() => {
+            return Some("no server: dnsmasq itself answers".to_owned());
         }
         (DnsmasqAsks::Arguments, _) => {
             let servers = join(&dnsmasq.servers);

@@ -73,7 +73,7 @@ const EXPLAIN_MISTAKES: &str = r#"
                                       | the request has no name: use /explain?name=NAME, optionally with &type=TYPE
     ?                                 | the request has no name: use /explain?name=NAME, optionally with &type=TYPE
     ?name=                            | the request has no name: use /explain?name=NAME, optionally with &type=TYPE
-    ?name=http://                     | the request has no name: use /explain?name=NAME, optionally with &type=TYPE
+    ?name=http://                     | "http://" contains no name
     ?name=a..b                        | not a domain name: empty label in "a..b"
     ?name=web%0ainjected              | not a domain name: only visible ASCII characters
     ?name=%ff                         | not a domain name: only visible ASCII characters
