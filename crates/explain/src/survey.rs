@@ -85,7 +85,8 @@ impl NameSurvey {
         }
     }
 
-    /// Builds the explanation; `found` is `None` until the first lists are complete.
+    /// Builds the explanation. `found` is `None` until the first lists are complete, or the objects
+    /// of a snapshot file are restored.
     pub(crate) fn conclude(
         self,
         found: Option<&FoundObjects>,
@@ -146,7 +147,8 @@ impl NameSurvey {
     }
 }
 
-/// The Services that the records of a candidate, or of its target, come from.
+/// The Services to look up for a candidate and for its target: the sources of the records, and the
+/// Service that the name denotes.
 fn wanted_services(candidate: &NameCandidate) -> Vec<WantedService> {
     let hostname = match &candidate.kind {
         NameKind::Member { label, .. } => Some(label.clone()),
@@ -171,7 +173,7 @@ fn wanted_services(candidate: &NameCandidate) -> Vec<WantedService> {
     wanted
 }
 
-/// The address of a reverse name that kubedns has no PTR record for.
+/// The address of a reverse name that kubedns forwards because there is no PTR record.
 fn address_without_pointer(candidate: &NameCandidate) -> Option<std::net::IpAddr> {
     let NameRoute::Reverse { address, .. } = candidate.route else {
         return None;

@@ -1,5 +1,5 @@
-//! Warnings that an answer may be outdated or incomplete, or that the upstream servers of a name
-//! fail.
+//! Warnings about the state of kubedns, its configuration, and the zones, objects and upstream
+//! servers of a name.
 
 mod upstreams;
 
@@ -18,7 +18,8 @@ use crate::moment::Moment;
 
 pub(crate) use self::upstreams::warn_of_upstreams;
 
-/// Warnings that an answer made of `objects` may be outdated or incomplete at `now`.
+/// Warnings about the state of kubedns, its configuration, and the `objects` of the answer. `now`
+/// is for the age of the configuration.
 pub(crate) fn warn_of_state(
     state: &ServerState,
     found: Option<&FoundObjects>,
@@ -140,7 +141,7 @@ pub(crate) fn warn_of_lost_zones(
 fn lost_zone_note(lost: &LostZone, is_loaded: bool) -> CodedNote {
     let LostZone { domain, reason } = lost;
     let text = if is_loaded {
-        format!("the zone {domain} has no open watch, its changes do not arrive: {reason}")
+        format!("the zone {domain} has no open watch, so its changes do not arrive: {reason}")
     } else {
         format!("the zone {domain} cannot be loaded: {reason}")
     };

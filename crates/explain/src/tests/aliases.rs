@@ -1,4 +1,5 @@
-//! ExternalName Services that are aliases of other Services, or of missing names.
+//! ExternalName Services that are aliases of Services, of missing names or of external names; and
+//! wildcards that match several Services.
 
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_external_name, mk_headless};
 

@@ -1,4 +1,4 @@
-//! A small cluster with every kind of Service, held in an index.
+//! Small clusters, each held in an index.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -90,12 +90,13 @@ impl Cluster {
         }
     }
 
-    /// A cluster with every kind of Service.
+    /// A cluster with ClusterIP, headless and ExternalName Services.
     pub(super) fn with_everything() -> Self {
         Self::with_everything_and(IndexOptions::default())
     }
 
-    /// A cluster with every kind of Service; `options` are the options of the index.
+    /// A cluster like that of [`with_everything`](Self::with_everything); `options` are the options
+    /// of the index.
     pub(super) fn with_everything_and(options: IndexOptions) -> Self {
         let mut cluster = Self::with(options);
         cluster
@@ -126,7 +127,8 @@ impl Cluster {
         self.index.apply(Event::EndpointSlice(Change::Apply(slice)));
     }
 
-    /// Adds stub domains to the configuration, each with one server.
+    /// Adds stub domains to the configuration, each with one server. Only dnsmasq uses them: the
+    /// zone of kubedns does not change.
     pub(super) fn add_stub_domains(&mut self, domains: &[(&str, &str)]) {
         let mut config = (*self.server.config.config).clone();
         for (domain, server) in domains {
@@ -137,7 +139,7 @@ impl Cluster {
         self.server.config.config = config.into();
     }
 
-    /// Reports all lists as complete.
+    /// Reports the lists of Services and endpoints as complete, and publishes them.
     pub(super) fn sync(&mut self) {
         self.index.apply(Event::Service(Change::RelistDone));
         self.index.apply(Event::EndpointsFrom(self.source));

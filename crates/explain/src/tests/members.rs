@@ -5,8 +5,8 @@ use testkit::objects::mk_headless;
 
 use super::cluster::{Cluster, mk_unready};
 
-/// A headless Service with IPv4 addresses. Nine addresses without a hostname and ten addresses with
-/// a hostname are ready. Another address with a hostname is not ready.
+/// A cluster with a headless Service that has IPv4 addresses. Nine addresses without a hostname and
+/// ten addresses with a hostname are ready. Another address with a hostname is not ready.
 fn cluster(publish_not_ready: bool) -> Cluster {
     let mut cluster = Cluster::with_everything();
     let mut service = mk_headless("apps", "mixed", &["http:80"]);

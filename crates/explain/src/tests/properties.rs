@@ -80,7 +80,7 @@ fn check(cluster: &Cluster, parameters: &ExplainParameters) -> Result<(), TestCa
     prop_assert!(near.len() <= 8);
     check_offers(cluster, near)?;
     let snapshot = cluster.published.get();
-    // The query engine gives the same answers.
+    // The query engine answers with the same RCODEs.
     let name = parse(&detail.name);
     let name_and_answers = name
         .iter()

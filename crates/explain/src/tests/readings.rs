@@ -1,5 +1,5 @@
-//! Names that the search list completes to several names. The explanation is about one of the
-//! completed names.
+//! Names that the resolver looks up in several search domains. The explanation is about one of the
+//! resulting names.
 
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 use testkit::table;
@@ -35,10 +35,10 @@ const NAMESAKES: &str = "
     zookeeper.kafka A --search kafka   | zookeeper.kafka     | no_ready_endpoints   |
     # Member kafka-1 of kafka/kafka exists and is not ready. No Service has that name.
     kafka-1.kafka A --search kafka     | kafka-1.kafka.kafka | member_not_ready     |
-    # Neither a member nor a Service of this name exists. The explanation is about the first completed
-    # name. The similar name zookeeper.kafka is not suggested, because it has no records.
+    # Neither a member nor a Service of this name exists. The explanation is about the name in the
+    # first search domain. The similar name zookeeper.kafka is not suggested: it has no records.
     zookeper.kafka A --search kafka    | zookeper.kafka.kafka | no_such_member      |
-    # A complete name: the search list does not apply.
+    # The search list does not apply to a name with a dot at its end.
     x.redis.redis.svc.cluster.local. A | x.redis.redis       | member_of_cluster_ip |
     # A name with five dots is first looked up unchanged, so it may name a member.
     kafka-0.kafak.kafka.svc.cluster.local A --search kafka | kafka-0.kafak.kafka | no_such_service | kafka-0.kafka.kafka

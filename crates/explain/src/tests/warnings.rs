@@ -1,4 +1,5 @@
-//! Warnings that an answer may be outdated or incomplete.
+//! Warnings; and reasons and paths that depend on stub domains, the topology, deleted Services, or
+//! missing ports and endpoints.
 
 use cluster::index::SyncProgress;
 use cluster::objects::{Change, Event, Kind, ObjectKey};

@@ -96,7 +96,7 @@ fn lost_zone_has_reason() {
     for (loaded, expected) in [
         (
             true,
-            "the zone clusterset.local. has no open watch, its changes do not arrive: connection refused",
+            "the zone clusterset.local. has no open watch, so its changes do not arrive: connection refused",
         ),
         (
             false,

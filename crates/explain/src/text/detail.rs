@@ -302,7 +302,8 @@ fn cached_text(detail: &NameDetail) -> String {
     }
 }
 
-/// The part of the path after kubedns: the servers that it asks. Empty if kubedns asks no servers.
+/// The part of the path after kubedns: the servers of the route. Empty if rules decide each answer,
+/// or if the route names no servers.
 fn beyond_kubedns_text(detail: &NameDetail) -> String {
     match &detail.route {
         _ if is_decided_by_rules(detail) => String::new(),

@@ -155,7 +155,7 @@ async fn etcd_zone_is_servfail_until_loaded() {
     until_warned(
         &kubedns,
         RAILS,
-        "the zone skydns.local. has no open watch, its changes do not arrive: \
+        "the zone skydns.local. has no open watch, so its changes do not arrive: \
          the keys below /skydns in etcd cannot be watched: ",
     )
     .await;
