@@ -70,10 +70,6 @@ pub enum LogFormat {
 /// manifests for the Go binaries set them. Most of the other flags are about log files, but this
 /// project logs only to standard error.
 #[derive(Clone, Debug, clap::Args)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "these are klog's flags, not a state"
-)]
 pub struct LogFlags {
     /// number for the log level verbosity
     #[arg(short = 'v', long = "v", value_name = "Level", default_value = "0")]

@@ -80,6 +80,8 @@ struct TopOptions {
 enum CommandError {
     #[error("cannot query {0}: {1}; is the server running?")]
     Get(String, GetError),
+    #[error("cannot use the reply of {0}: {1}")]
+    Malformed(String, GetError),
     #[error("{0} answers: {1}")]
     Status(String, String),
     #[error("{0} returned an unexpected reply: the server may be of another version ({1})")]
@@ -178,6 +180,15 @@ fn exit_code(name: &str, outcome: Result<(), CommandError>) -> ExitCode {
     }
 }
 
+/// The error for a failed request. A server that replied is running, whatever it replied.
+fn get_error(authority: &str, error: GetError) -> CommandError {
+    let authority = authority.to_owned();
+    match error {
+        GetError::Large(_) | GetError::NotHttp(_) => CommandError::Malformed(authority, error),
+        _ => CommandError::Get(authority, error),
+    }
+}
+
 /// The error for a reply whose status is not 200.
 fn status_error(authority: &str, page: Page) -> CommandError {
     CommandError::Status(authority.to_owned(), page.error_line())
@@ -188,7 +199,7 @@ async fn print_tap(authority: &str, options: &TapOptions) -> Result<(), CommandE
     let target = options.parameters.request_target();
     let page = daemon::http::get_streaming(authority, &target, TIMEOUT)
         .await
-        .map_err(|error| CommandError::Get(authority.to_owned(), error))?;
+        .map_err(|error| get_error(authority, error))?;
     let mut lines = page.map_err(|page| status_error(authority, page))?;
 
     while let Some(line) = next_line(authority, &mut lines).await? {
@@ -210,7 +221,7 @@ async fn next_line(
     lines: &mut StreamingPage,
 ) -> Result<Option<String>, CommandError> {
     let line = lines.line(MAX_SIZE).await;
-    line.map_err(|error| CommandError::Get(authority.to_owned(), error))
+    line.map_err(|error| get_error(authority, error))
 }
 
 fn foreign_reply(authority: &str, error: serde_json::Error) -> CommandError {
@@ -242,7 +253,7 @@ fn format_line(json: &str) -> Result<String, serde_json::Error> {
 /// Prints the ranking of `/top`.
 async fn print_ranking(authority: &str, json: bool) -> Result<(), CommandError> {
     let page = daemon::http::get(authority, "/top", TIMEOUT, MAX_SIZE).await;
-    let page = page.map_err(|error| CommandError::Get(authority.to_owned(), error))?;
+    let page = page.map_err(|error| get_error(authority, error))?;
     if page.status != 200 {
         return Err(status_error(authority, page));
     }

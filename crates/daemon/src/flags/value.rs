@@ -337,8 +337,8 @@ fn format_decimal(count: u128, unit: u128) -> String {
     }
 }
 
-/// Text in double quotes. Quotes, backslashes and control characters are escaped as by Go's
-/// `strconv.Quote`, which also escapes other characters that cannot be printed.
+/// Text in double quotes. Quotes, backslashes and characters that cannot be printed are escaped as
+/// by Go's `strconv.Quote`. Combining characters are escaped, too, which Go prints.
 pub fn quote(text: &str) -> String {
     use fmt::Write as _;
 
@@ -359,8 +359,15 @@ pub fn quote(text: &str) -> String {
             c if c.is_ascii_control() => {
                 let _ = write!(out, "\\x{:02x}", u32::from(c));
             }
-            c if c.is_control() => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            '\'' => out.push(c),
+            // Rust escapes the same characters, such as those that change the direction of the text.
+            c if c.escape_debug().len() > 1 => {
+                let code = u32::from(c);
+                let _ = if code > 0xffff {
+                    write!(out, "\\U{code:08x}")
+                } else {
+                    write!(out, "\\u{code:04x}")
+                };
             }
             c => out.push(c),
         }

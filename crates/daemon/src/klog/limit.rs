@@ -58,7 +58,7 @@ impl LineLimiter {
             .sites
             .entry(metadata.callsite())
             .or_insert_with(|| CallSite {
-                file: metadata.file().unwrap_or_default(),
+                file: metadata.file().unwrap_or("unknown"),
                 line: metadata.line().unwrap_or_default(),
                 tokens: BURST,
                 earned_until: now,

@@ -80,8 +80,8 @@ fn other_responses_are_one_line() {
     }
     for line in ["SSH-2.0-OpenSSH", ""] {
         let expected = format!(
-            "cannot ask http://a:1: the server answered {line:?}; is kubedns running there, and is \
-             this port its --healthz-port?"
+            "cannot ask http://a:1: the response is not HTTP, or is incomplete; its first line is \
+             {line:?}; is kubedns running there, and is this port its --healthz-port?"
         );
         let reply = Err(GetError::NotHttp(line.to_owned()));
         assert_eq!(body_or_line(reply), Err(expected));

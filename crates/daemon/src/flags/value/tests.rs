@@ -155,6 +155,9 @@ fn truth_values() {
 fn quote_escapes_as_in_go() {
     let quoted = quote("a\"b\\c\n\t\u{1}\u{7}\u{8}\u{b}\u{c}\u{85}\u{fc}");
     assert_eq!(quoted, r#""a\"b\\c\n\t\x01\a\b\v\f\u0085ü""#);
+    // Characters that change the direction of the text, or are not visible.
+    let quoted = quote("it's \u{202e}\u{200b}\u{e0001}");
+    assert_eq!(quoted, r#""it's \u202e\u200b\U000e0001""#);
 }
 
 proptest! {
