@@ -2,8 +2,8 @@
 //! (<https://dnstap.info>).
 //!
 //! kubedns connects to the reader, and reconnects with growing pauses. Without a connection no
-//! queries are copied. A slow reader loses messages; `kubedns_tap_records_total` counts them as
-//! `dropped`.
+//! queries are copied. A slow reader misses queries; `kubedns_tap_records_total` counts these
+//! queries as `dropped`.
 
 mod frames;
 mod message;
@@ -47,7 +47,7 @@ pub enum DnstapReader {
 #[error("unix:///PATH and tcp://HOST:PORT are accepted")]
 pub struct DnstapReaderError;
 
-/// `--dnstap`; `None` if the flag is not given.
+/// `--dnstap`; `None` if the flag is empty, as it is by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DnstapOutput(pub Option<DnstapReader>);
 
@@ -95,12 +95,16 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> ReaderStream for T {}
 enum DnstapError {
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    #[error("the reader took longer than {READER_TIMEOUT:?}")]
+    #[error("the reader did not complete the handshake within {READER_TIMEOUT:?}")]
+    NoHandshake,
+    #[error("the reader did not read for {READER_TIMEOUT:?}")]
     Slow(#[from] tokio::time::error::Elapsed),
     #[error("the reader does not accept dnstap")]
     Refused,
     #[error("the reader closed the connection")]
     Closed,
+    #[error("the reader sent data after the handshake")]
+    Unexpected,
     #[error(transparent)]
     Watches(#[from] skydns::tap::TooManyWatches),
 }
@@ -141,7 +145,8 @@ pub(crate) async fn run(
 
 /// Connects to the reader, and negotiates the content type, within `READER_TIMEOUT`.
 async fn connect(reader: &DnstapReader) -> Result<Box<dyn ReaderStream>, DnstapError> {
-    timeout(READER_TIMEOUT, shake_hands(reader)).await?
+    let connected = timeout(READER_TIMEOUT, shake_hands(reader)).await;
+    connected.unwrap_or(Err(DnstapError::NoHandshake))
 }
 
 async fn shake_hands(reader: &DnstapReader) -> Result<Box<dyn ReaderStream>, DnstapError> {
@@ -173,8 +178,8 @@ async fn send_records(
         tokio::select! {
             () = stop.cancelled() => break,
             read = stream.read(&mut unexpected) => {
-                read?;
-                return Err(DnstapError::Closed);
+                let is_closed = read? == 0;
+                return Err(if is_closed { DnstapError::Closed } else { DnstapError::Unexpected });
             }
             frames = next_frames(&mut watch, encoder) => {
                 timeout(READER_TIMEOUT, stream.write_all(&frames)).await??;
@@ -182,7 +187,8 @@ async fn send_records(
         }
     }
 
-    // The reader may fail to confirm the end of the stream; all frames are sent by then.
+    // Records that still wait in `watch` are not sent. The reader has `STOP_TIMEOUT` to confirm the
+    // end.
     let _ = timeout(STOP_TIMEOUT, async {
         stream.write_all(&control_frame(STOP)).await?;
         frames::read_control(&mut stream)

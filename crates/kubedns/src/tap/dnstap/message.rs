@@ -17,7 +17,7 @@ pub(super) const CLIENT_RESPONSE: i32 = 6;
 /// The outermost message.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct DnstapFrame {
-    /// The name of the pod, which is the sender.
+    /// The host name of the sender: the name of the pod, or with `hostNetwork` of its node.
     #[prost(bytes = "vec", optional, tag = "1")]
     pub(super) identity: Option<Vec<u8>>,
     #[prost(bytes = "vec", optional, tag = "2")]
