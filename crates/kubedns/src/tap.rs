@@ -1,6 +1,7 @@
 //! Views of the answered queries: `GET /tap`, the query log, dnstap and `GET /top`.
 //!
-//! [`skydns::tap`] copies the queries that match a filter; this module formats them as lines.
+//! [`skydns::tap`] copies the queries that match a filter. This module formats the copies as lines
+//! for `/tap` and the query log. `GET /top` reads the ranking of [`wire::top`] instead.
 
 pub(crate) mod dnstap;
 pub(crate) mod metrics;

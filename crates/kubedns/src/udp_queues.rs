@@ -85,7 +85,6 @@ impl Collector for UdpQueues {
         let waiting = queues.map(|queues| queues.waiting);
         let buffer = self.buffer.and_then(|buffer| u64::try_from(buffer).ok());
 
-        // A value that the kernel does not provide has no series.
         let mut families = Vec::new();
         families.extend(collect_counter(&DROPS, drops).unwrap_or_default());
         families.extend(collect_gauge(&QUEUED, waiting).unwrap_or_default());

@@ -1,4 +1,5 @@
-//! Metrics of the upstreams of each route, read from the forwarder at every scrape.
+//! Metrics of the upstreams of each route. Every scrape reads the upstreams from the published
+//! zone, and their states from the forwarder.
 
 use std::collections::HashMap;
 use std::sync::Arc;

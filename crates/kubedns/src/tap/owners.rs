@@ -29,7 +29,8 @@ use tokio::time::{Instant, timeout_at};
 
 /// Timeout of all look-ups of one request. The sidecar waits for `/top` for one second.
 const LOOKUPS_TIMEOUT: Duration = Duration::from_millis(700);
-/// Bound of the list requests to the API server for one request of `/top`.
+/// Bound of the list requests to the API server for one request of `/top`. If a single address
+/// needs more requests, no address is looked up. The bound does not apply with `--pods=node`.
 const MAX_REQUESTS: usize = 20;
 /// Bound of the concurrent look-ups.
 const MAX_PARALLEL: usize = 4;
@@ -74,8 +75,8 @@ impl ClientOwners {
         }
     }
 
-    /// Returns the owners of `clients`. An unknown owner is empty. Without a cluster, the map is
-    /// empty.
+    /// Returns the owners of `clients`. An owner that the API server did not name has at most a
+    /// namespace, which comes from the index. Without a cluster, the map is empty.
     pub(crate) async fn find_owners(&self, clients: &[IpAddr]) -> HashMap<IpAddr, ClientOwner> {
         match self {
             Self::OfCluster { finder, published } => {
@@ -173,7 +174,8 @@ impl OwnerFinder {
         owners
     }
 
-    /// Looks up the addresses that are not cached, until the first failure.
+    /// Looks up the addresses that are not cached, with at most [`MAX_REQUESTS`] requests. The
+    /// first failure ends the look-ups. If a node is given, its pods are listed instead.
     async fn look_up_missing(&self, addresses: &[IpAddr]) -> Result<(), RequestFailure> {
         let missing = self.cache.lock().missing(addresses);
         if let Some(node) = self.node.as_ref().filter(|_| !missing.is_empty()) {
@@ -272,8 +274,9 @@ impl OwnerCache {
 }
 
 /// Selects the owner of `address` among the listed pods. If a pod with the address is in the
-/// network of its node, the node is the owner. Otherwise, if several pods have the address, it is
-/// passing from one pod to another, and its owner is unknown.
+/// network of its node, the node is the owner. Otherwise the owner is the only pod with the
+/// address. If several pods have the address, the address is passing from one pod to another, and
+/// the owner is unknown.
 fn select_owner(address: IpAddr, pods: &[ScheduledPod]) -> ClientOwner {
     let mut pods: Vec<&ScheduledPod> = pods.iter().collect();
     pods.retain(|pod| pod.pod.addresses.contains(&address));

@@ -76,7 +76,8 @@ fn describe_elsewhere(share: f64) -> Option<String> {
     (percent > 0).then(|| {
         format!(
             "{percent} % of the queries come from clients that are not pods of this node; \
-             such a client is a pod of a node without a ready DNS pod, or it is not a pod; \
+             if the DNS Service has trafficDistribution: PreferSameNode, such a client is a pod of a node \
+             without a ready DNS pod, or it is not a pod; \
              `kube-dns check cluster` names the nodes without a ready DNS pod"
         )
     })
