@@ -79,7 +79,8 @@ impl Kubedns {
         testkit::client::ask(self.dns, &Query::new(name, rtype)).await
     }
 
-    /// The data of the answer records, or the RCODE if there are no such records.
+    /// The sorted data of the answer records of type `rtype`, or the RCODE if there are no such
+    /// records.
     pub(crate) async fn answers(&self, name: &str, rtype: &str) -> String {
         let message = self.ask(name, rtype).await;
         let mut data = message.answer_data(rtype);

@@ -65,7 +65,7 @@ impl RealCluster {
     }
 
     fn start_server(&mut self) {
-        // kube-apiserver reads elliptic curve keys in SEC 1 format only.
+        // kube-apiserver reads the elliptic curve keys of service accounts in SEC 1 format only.
         let (key, accounts) = (tls("server.key"), tls("service-account.key"));
         self.server = None;
         let server = Program::at(&self.binary).args([

@@ -51,7 +51,8 @@ async fn start(cluster: &RunningApiServer, flags: &[&str]) -> Kubedns {
     Kubedns::ready(cluster, &[&ours, flags].concat()).await
 }
 
-/// Runs dig. Returns its output without comments and with single spaces.
+/// Runs dig. Returns the lines of its output with single spaces, without TSIG records. A line that
+/// begins with `;` is the error of dig.
 pub(crate) fn dig(server: SocketAddr, words: &[&str]) -> Result<Vec<String>, String> {
     let port = server.port().to_string();
     let at = format!("@{}", server.ip());
@@ -236,8 +237,9 @@ async fn answer(server: SocketAddr, name: &str) -> Result<String, String> {
     })
 }
 
-/// Makes the changes, and waits until each secondary answers with the changed records. Returns the
-/// longest wait for each secondary.
+/// Makes the changes in groups of `at_a_time`. After each group, waits for one secondary after the
+/// other to answer with the changed records. Returns the longest time that each secondary took,
+/// counted from the beginning of the group.
 async fn follow_changes(
     cluster: &RunningApiServer,
     secondaries: &[Secondary],
@@ -319,7 +321,7 @@ async fn secondaries_follow_changes() {
         })
         .await;
         eprintln!(
-            "{}: followed {changes} changes; the slowest took {slowest:?}",
+            "{}: followed {changes} changes, {at_a_time} at a time; the slowest took {slowest:?}",
             secondary.name
         );
     }

@@ -82,7 +82,8 @@ impl Pod {
         counts.sum()
     }
 
-    /// Sends a query to dnsmasq, and returns the server that receives the query first.
+    /// Sends a query to dnsmasq, and returns the server to which dnsmasq forwards the query, or
+    /// `nobody` if dnsmasq answers it from its cache.
     async fn asks(&self, name: &str, rtype: &str) -> &'static str {
         self.stub.forget();
         self.upstream.forget();

@@ -1,4 +1,5 @@
-//! Real DNS servers as secondaries, each with the configuration in docs/transfer.md.
+//! Real DNS servers as secondaries, configured as in docs/transfer.md. The ports, the directories
+//! and the transfers to dig are additions for the tests.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

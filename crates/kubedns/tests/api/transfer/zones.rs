@@ -1,5 +1,5 @@
-//! Transfers of further zones (etcd, external): a transferred zone has the same records as the
-//! answers, and changes are transferred incrementally.
+//! Transfers of the zones of `--etcd-zone` and `--external-zone`: a transferred zone has the same
+//! records as the answers, and changes are transferred incrementally.
 
 use std::collections::BTreeSet;
 
