@@ -58,7 +58,7 @@ struct Running {
 
 impl Keeper<'_> {
     /// Keeps `container` running until a stop is requested, then ends it. Fails if the process
-    /// cannot be started or rejects its command line: a restart would not help.
+    /// cannot be started, or if its first run rejects its command line: a restart would not help.
     ///
     /// The future must be polled on the main thread: the kernel sends the parent-death signal to a
     /// process when the thread that started the process ends.

@@ -16,7 +16,7 @@ const MANIFESTS_PERIOD: Duration = Duration::from_millis(500);
 pub(crate) struct Embedded {
     server: ApiServer,
     manifests: Manifests,
-    /// Number of objects in the manifests.
+    /// Number of objects that the API server has accepted from the manifests.
     pub(crate) objects: usize,
 }
 

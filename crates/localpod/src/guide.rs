@@ -1,4 +1,5 @@
-//! The guide printed once the pod is ready: complete commands, made from objects of the cluster.
+//! The guide that is printed when the pod is ready: complete commands, made from objects of the
+//! cluster.
 //!
 //! This module only makes text from objects: it reads and writes nothing.
 
@@ -13,8 +14,8 @@ use crate::pod::Access;
 use crate::ports::Ports;
 use crate::upstream;
 
-/// The column where comments begin, unless the command is longer.
-const COMMENT_COLUMN: usize = 78;
+/// The width to which commands are padded, so that their comments line up.
+const COMMAND_WIDTH: usize = 78;
 
 /// The input of the guide.
 pub struct Guide<'a> {
@@ -41,13 +42,13 @@ impl Guide<'_> {
     pub fn text(&self) -> String {
         let mut text = "\nThe pod is ready. Try, in another terminal:\n\n".to_owned();
         for (command, about) in self.dig_lines() {
-            let _ = writeln!(text, "  {command:<COMMENT_COLUMN$}  # {about}");
+            let _ = writeln!(text, "  {command:<COMMAND_WIDTH$}  # {about}");
         }
         text.push('\n');
         if let Some(command) = self.explain_line() {
             let _ = writeln!(
                 text,
-                "  {command:<COMMENT_COLUMN$}  # explain how a name resolves\n"
+                "  {command:<COMMAND_WIDTH$}  # explain why a misspelt name does not resolve\n"
             );
         }
         let _ = writeln!(text, "  {}  # check the whole pod\n", self.check_line());
@@ -100,7 +101,7 @@ impl Guide<'_> {
         {
             add(
                 format!("{} AAAA", svc(name, namespace)),
-                "AAAA: a dual-stack Service",
+                "AAAA: a Service's IPv6 cluster IP",
             );
         }
         if let Some((port, name, namespace)) =
@@ -114,7 +115,7 @@ impl Guide<'_> {
         if let Some((host, name, namespace)) = self.endpoints.iter().find_map(hostname) {
             add(
                 format!("{host}.{}", svc(name, namespace)),
-                "A: one pod of a StatefulSet",
+                "A: one pod of a headless Service, by its hostname",
             );
             add(svc(name, namespace), "A: all pods of a headless Service");
         }
@@ -267,7 +268,7 @@ fn named_port(service: &Service) -> Option<(String, &str, &str)> {
     })
 }
 
-/// The first hostname of an address, and the name and the namespace of the Endpoints.
+/// The first hostname among the addresses, and the name and the namespace of the Endpoints.
 fn hostname(endpoints: &Endpoints) -> Option<(&str, &str, &str)> {
     let (name, namespace) = named(&endpoints.metadata);
     let host = addresses_of(endpoints).find_map(|address| address.hostname.as_deref())?;

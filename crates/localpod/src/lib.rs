@@ -1,5 +1,5 @@
-//! The whole kube-dns pod on loopback: an embedded API server, the three real binaries and a real
-//! dnsmasq, connected as in the cluster.
+//! The whole kube-dns pod on loopback: kubedns, a real dnsmasq under the nanny, and the sidecar,
+//! connected as in the cluster. The API server is embedded, or that of a real cluster.
 //!
 //! [`run`] starts the pod. This crate is for laptops and tests, and never runs in a cluster.
 
