@@ -95,7 +95,8 @@ pub struct ProgramOptions<P> {
 
 /// Parses the command line of a program; `argv` is without the program's name.
 ///
-/// As in Go, words that are neither flags nor values are ignored. The caller must log them. Unlike
+/// If the program has positional arguments, the words after `--` are these arguments. As in Go,
+/// other words that are neither flags nor values are ignored. The caller must log them. Unlike
 /// kube-dns, this function rejects such a word at the beginning of the command line, because it may
 /// be a misspelt subcommand. The function also rejects a name in `subcommands` if the name comes
 /// anywhere before `--`.
@@ -111,6 +112,7 @@ pub fn parse_program<P: Parser>(
     let command = go_command(P::command());
     let words = read_words(&command, program, style, argv)?;
 
+    let takes_words = command.get_positionals().next().is_some();
     // A word before all flags is probably a misspelt subcommand. A known subcommand after a flag is
     // in the wrong place.
     let first_word = words.stray.first().filter(|_| words.begins_with_word);
@@ -119,11 +121,16 @@ pub fn parse_program<P: Parser>(
         .iter()
         .find(|word| subcommands.iter().any(|known| word == known));
     if let Some(word) = first_word.or(subcommand) {
-        return Err(unexpected_word(program, style, word, subcommands));
+        return Err(unexpected_word(
+            program,
+            style,
+            word,
+            subcommands,
+            takes_words,
+        ));
     }
 
     // Only words after `--` are positional arguments, because other words may belong to a flag.
-    let takes_words = command.get_positionals().next().is_some();
     let (positional, stray) = match (takes_words, words.stray) {
         (true, stray) => (words.after_dashes, stray),
         (false, stray) => (Vec::new(), [stray, words.after_dashes].concat()),
@@ -153,7 +160,7 @@ pub fn parse<P: Parser>(
 
     let takes_words = command.get_positionals().next().is_some();
     if let (false, Some(word)) = (takes_words, positional.first()) {
-        return Err(unexpected_word(program, style, word, &[]));
+        return Err(unexpected_word(program, style, word, &[], takes_words));
     }
 
     let options = parse_values(&command, program, style, words.flags, positional)?;
@@ -202,17 +209,28 @@ fn parse_values<P: Parser>(
 }
 
 /// The exit of a command that does not accept `word`, which may be a misspelt subcommand.
-fn unexpected_word(program: &str, style: Style, word: &OsString, subcommands: &[&str]) -> Exit {
+fn unexpected_word(
+    program: &str,
+    style: Style,
+    word: &OsString,
+    subcommands: &[&str],
+    takes_words: bool,
+) -> Exit {
     let word = word.to_string_lossy();
+    let flags = if takes_words {
+        "flags and words after --"
+    } else {
+        "flags"
+    };
     let accepted = if subcommands.contains(&&*word) {
         format!("{word} must be the first word")
     } else if let Some(similar) = similar_subcommand(&word, subcommands) {
         format!("did you mean {similar}?")
     } else if subcommands.is_empty() {
-        format!("{program} accepts only flags")
+        format!("{program} accepts only {flags}")
     } else {
         let commands = subcommands.join(", ");
-        format!("{program} accepts only flags, or one of {commands} as the first word")
+        format!("{program} accepts only {flags}, or one of {commands} as the first word")
     };
 
     let word = quote(&word);
@@ -278,8 +296,8 @@ pub fn subcommand_version(name: &str) -> Exit {
     }
 }
 
-/// Configures a clap command as in Go: booleans accept a value, the last of repeated flags wins,
-/// and there is no built-in help.
+/// Configures a clap command as in Go: booleans accept a value, and the last of repeated flags
+/// wins. clap's own `--help` and `--version` are switched off.
 fn go_command(command: clap::Command) -> clap::Command {
     let mut command = command
         .disable_help_flag(true)

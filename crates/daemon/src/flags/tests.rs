@@ -333,6 +333,13 @@ fn stray_words_are_ignored() {
     assert!(nanny.options.restart_dnsmasq);
     assert_eq!(nanny.options.rest, ["-k", "tap"]);
     assert_eq!(nanny.ignored, ["false", "-no-such-flag"]);
+
+    let words = argv(&["dnsmasq", "--", "-k"]);
+    let exit =
+        parse_program::<Passing>("dnsmasq-nanny", Style::Go, &["tap", "top"], words).unwrap_err();
+    let hint =
+        "dnsmasq-nanny accepts only flags and words after --, or one of tap, top as the first word";
+    assert!(exit.stderr.contains(hint), "{}", exit.stderr);
 }
 
 #[test]
