@@ -3,11 +3,12 @@
 //! A feed lists and watches one collection. When an API server restarts, all feeds fail, each
 //! several times and for several reasons. These failures are one [`ApiOutage`], which all feeds of
 //! a connection share. The outage is logged when it begins, after half a minute, every five
-//! minutes, and when the last feed has received an event again.
+//! minutes, and when the last feed works again. The first rejection of the credentials is logged at
+//! once.
 //!
-//! Failures that concern only one collection, such as a lasting refusal, are logged when they
-//! begin, when their reason changes, every five minutes, and when they end. A refusal of a
-//! dispensable collection is logged only once.
+//! Failures that concern only one collection are logged when they begin, when their reason changes,
+//! when a refusal turns out to last, every five minutes, and when they end. An ongoing refusal of a
+//! dispensable collection is not logged every five minutes.
 //!
 //! All other failed attempts are logged at debug level.
 //!
@@ -293,24 +294,20 @@ impl FailureLog {
 
     fn log_dispensable_refusal(&self, failure: &RequestFailure) {
         let kind = self.kind;
+        let verbs = "list and watch";
         let Some(needed_for) = self.needed_for else {
-            tracing::info!(%kind, %failure, "not permitted to list and watch this kind; continuing without it, retrying occasionally");
+            tracing::info!(%kind, verbs, %failure, "a permission or the kind itself is missing; continuing without this kind, retrying occasionally");
             return;
         };
 
-        let verbs = "list and watch";
         tracing::warn!(%kind, verbs, needed_for, %failure, "a permission or the kind itself is missing; continuing without this kind, retrying occasionally");
     }
 
     fn log_missing_permission(&self, failure: &RequestFailure, failures: u32) {
         let kind = self.kind;
-        let Some(needed_for) = self.needed_for else {
-            tracing::error!(%kind, %failure, failures, "not permitted to list and watch this kind; retrying");
-            return;
-        };
-
+        let needed_for = self.needed_for;
         let verbs = "list and watch";
-        tracing::error!(%kind, verbs, needed_for, %failure, failures, "a permission is missing; retrying");
+        tracing::error!(%kind, verbs, needed_for, %failure, failures, "a permission or the kind itself is missing; retrying");
     }
 
     fn log_unavailable(&self, failure: &RequestFailure, failures: u32) {
@@ -323,8 +320,8 @@ impl FailureLog {
         self.opened.get_or_insert_with(Instant::now);
     }
 
-    /// Logs that a watch has events again. An open watch proves nothing yet: its first event may be
-    /// an error.
+    /// Logs the end of a failure, if there was one. The caller must have received an event, or the
+    /// answer to a check. An open watch proves nothing: its first event may be an error.
     pub(super) fn log_recovery(&mut self) {
         let opened = self.opened.unwrap_or_else(Instant::now);
 
@@ -355,7 +352,7 @@ impl Drop for FailureLog {
     }
 }
 
-/// The malformed objects of one kind.
+/// The log of the malformed objects of one feed.
 #[derive(Debug)]
 pub(super) struct MalformedLog {
     kind: Kind,
