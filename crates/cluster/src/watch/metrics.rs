@@ -55,7 +55,7 @@ impl WatchMetrics {
             )?,
             restarts: registry.int_counter_vec(
                 "kubedns_watch_restarts_total",
-                "Lists and watches that ended, by kind and reason; timeout is the regular end.",
+                "Lists that failed and watches that ended, by kind and reason; timeout is the regular end of a watch.",
                 &["kind", "reason"],
             )?,
             lists: registry.int_counter_vec(
@@ -95,7 +95,7 @@ impl WatchMetrics {
         }
     }
 
-    /// Number of lists and watches of `kind` that ended for `reason`.
+    /// Number of lists of `kind` that failed and watches that ended for `reason`.
     pub fn restart_count(&self, kind: Kind, reason: &str) -> u64 {
         self.restarts
             .with_label_values(&[kind.label(), reason])
@@ -142,8 +142,8 @@ impl FeedMetrics {
         self.bookmarks.get()
     }
 
-    /// The metrics for one of several feeds of a kind, without the gauge of the connection. That
-    /// gauge covers all the feeds together.
+    /// The metrics for one of several feeds of a kind. Such a feed does not set the gauge that
+    /// tells whether the watch is open.
     pub(super) fn without_connection(&self) -> Self {
         Self {
             connected: None,
@@ -158,7 +158,7 @@ impl FeedMetrics {
         }
     }
 
-    /// Notes the end of a list or watch.
+    /// Notes that a list failed, or that a watch ended.
     pub(super) fn count_restart(&self, reason: &str) {
         self.restarts
             .with_label_values(&[self.kind.label(), reason])
