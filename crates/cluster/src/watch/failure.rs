@@ -36,11 +36,11 @@ pub enum RequestFailure {
     /// Any other error response.
     #[error("error {code}: {message}")]
     Server {
-        /// The HTTP status code, or the code in the object of an ERROR event.
+        /// The HTTP status code, or the code in the object of an ERROR event (0 if it has none).
         code: u16,
         /// Message of the API server.
         message: String,
-        /// Time to wait before the next request.
+        /// The pause that the API server requests, if it requests one.
         retry_after: Option<Duration>,
     },
     /// The response was interrupted.
@@ -52,11 +52,11 @@ pub enum RequestFailure {
     /// The watch ended less than a second after its start.
     #[error("the watch ended after {0:?}")]
     Brief(Duration),
-    /// The response is neither the requested protobuf nor JSON.
+    /// The response cannot be read, or its list has no version or no end.
     #[error("not a response of an API server: {0}")]
     Garbage(String),
-    /// A message exceeds this bound, in octets.
-    #[error("a message is larger than {0} bytes")]
+    /// The response, or an object in it, exceeds this bound, in octets.
+    #[error("the response or an object in it is larger than {0} bytes")]
     TooLarge(usize),
     /// The API server's database was wiped or restored, so the last resource version is invalid.
     #[error("the database of the API server was wiped or restored: {0}")]
@@ -64,8 +64,8 @@ pub enum RequestFailure {
 }
 
 impl RequestFailure {
-    /// The reason, as in metrics. A failure with the same reason as the failure before counts as a
-    /// repetition in the log.
+    /// The value of the label `reason` in metrics. A failure that concerns only one collection is
+    /// logged again at once when this value changes.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "unreachable",
@@ -112,7 +112,7 @@ impl RequestFailure {
     }
 
     /// Whether requests for any other collection would fail in the same way: the API server is
-    /// unreachable, rejects the credentials, or is overloaded and asks for a pause.
+    /// unreachable, rejects the credentials, is too busy (429), or asks for a pause.
     pub(super) fn concerns_every_collection(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::Unauthorized(_) => true,
@@ -123,8 +123,8 @@ impl RequestFailure {
         }
     }
 
-    /// Whether the API server no longer knows the resource version. Everything must then be listed
-    /// again.
+    /// Whether the API server no longer knows the resource version or the page token. The
+    /// collection must then be listed again.
     pub(super) fn ends_history(&self) -> bool {
         matches!(self, Self::Expired(_) | Self::OtherHistory(_))
     }
@@ -205,7 +205,7 @@ pub(super) struct RefusalState {
     pub(super) lasting: bool,
     /// The collection is optional, and none of its objects has to be kept up to date.
     pub(super) dispensable: bool,
-    /// The collection was read before.
+    /// The collection has been listed, and its objects have not been removed since.
     pub(super) known: bool,
 }
 
@@ -220,7 +220,7 @@ pub(super) struct FeedPauses {
     refused: Backoff,
     /// Pauses during any other failure.
     failing: Backoff,
-    /// Pauses between lists, if the watch after the previous list failed.
+    /// Pauses before a list that replaces a lost watch or a lost list.
     relist: Backoff,
 }
 
@@ -245,7 +245,7 @@ impl FeedPauses {
         let longest = *self.timing.backoff.end();
         match failure {
             // A restarted API server does not know older resource versions, so all instances list
-            // again. The second pause is random and spreads these lists.
+            // again. The random pause of `turns` spreads these lists.
             RequestFailure::Expired(_) | RequestFailure::OtherHistory(_) => {
                 self.relist_pause() + self.timing.turns.relist_pause()
             }
@@ -262,8 +262,8 @@ impl FeedPauses {
             }
             RequestFailure::Refused(_) => self.refused.pause(longest),
 
-            // An overloaded API server requests a pause. Refusing costs such a server little, so
-            // the backoff stays short.
+            // An overloaded API server requests a pause. Rejecting a request costs such a server
+            // little, so the backoff stays short.
             RequestFailure::Server {
                 retry_after: Some(requested),
                 ..

@@ -105,8 +105,8 @@ impl<E: Send + 'static> CollectionFeed<E> {
         }
     }
 
-    /// Makes the collection optional. If reading is refused from the start, the log level is lower
-    /// and the pauses grow longer.
+    /// Makes the collection optional. If reading is refused while no objects have to be kept, the
+    /// log level is lower and the pauses grow longer.
     #[must_use]
     pub fn optional(mut self) -> Self {
         self.is_optional = true;
@@ -231,8 +231,8 @@ impl<E: Send + 'static> CollectionFeed<E> {
             self.check_history(&mut watching.history).await?;
         }
         if std::mem::take(&mut watching.was_silent) {
-            // The API server has just answered the check. So the last watch received no event
-            // because nothing had changed.
+            // The API server has just answered the check. So the last watch was silent because
+            // nothing had changed.
             self.failure_log.log_recovery();
         }
 
@@ -285,8 +285,8 @@ impl<E: Send + 'static> CollectionFeed<E> {
             let event = match events.next_event(left.min(self.timing.silence)).await {
                 Ok(Some(event)) => event,
                 Ok(None) => return Ok(WatchEnd::assess(begun.elapsed(), requested, is_silent)?),
-                // Either there were no events, or the connection is dead. The next request shows
-                // which.
+                // Either nothing has changed for a while, or the connection is dead. The next
+                // request shows which.
                 Err(RequestFailure::Silent(_)) => return Ok(WatchEnd::Silent),
                 Err(failure) => return Err(failure.into()),
             };

@@ -1,6 +1,6 @@
-//! Watches of Nodes. All Nodes are watched to find the zone and the region of the cluster, but only
-//! while federations are configured and if reading Nodes is permitted. For the preferred zone,
-//! [`own_node_feed`] watches the Node that this process runs on.
+//! Watches of Nodes. While federations are configured, [`NodesFeed`] watches all Nodes to find the
+//! zone and the region of the cluster. Without permission to read Nodes, this feed only retries.
+//! For the preferred zone, [`own_node_feed`] watches the Node that this process runs on.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -102,7 +102,7 @@ impl ListPosition {
         Self::new(ListExtent::first_page(PAGE))
     }
 
-    /// Whether no page has been received.
+    /// Whether no page is complete yet.
     pub(super) fn is_new(&self) -> bool {
         self.history.is_none()
     }
@@ -155,9 +155,9 @@ impl ListPosition {
         self.pages >= MAX_PAGES
     }
 
-    /// Whether the pages so far are lost. A failed page is requested again with its token, as long
-    /// as the API server may know the token. The time is bounded: after a restore of the database,
-    /// an old token may fail forever without a distinct error.
+    /// Whether a new list must replace this list. A failed page is requested again with its token,
+    /// as long as the API server may know the token. The time is bounded: after a restore of the
+    /// database, an old token may fail forever without a distinct error.
     fn is_lost(&mut self, failure: &RequestFailure) -> bool {
         let failing_since = *self.failing.get_or_insert_with(Instant::now);
 
@@ -182,7 +182,7 @@ pub(super) struct WatchPosition {
     /// Whether the last watch failed, or ended early or silently. The API server's database may
     /// then have been wiped or restored, so the [`DatabaseHistory`] must be checked.
     pub(super) must_check_history: bool,
-    /// Whether the last watch ended without an event.
+    /// Whether the last watch ended as [`WatchEnd::Silent`].
     pub(super) was_silent: bool,
     /// Number of consecutive unreadable watches. After [`MAX_UNREADABLE`], a new list avoids the
     /// event that cannot be read.
@@ -217,11 +217,11 @@ impl WatchPosition {
 pub(super) enum WatchEnd {
     /// The watch ended after the requested time, with events or bookmarks.
     OnTime,
-    /// The watch ended early. The API server is shutting down, and may return with a wiped or
+    /// The watch ended early. The API server may be shutting down, and return with a wiped or
     /// restored database.
     Early,
-    /// The watch had no event. If the database was wiped or restored, a watch from an old version
-    /// is silent, too.
+    /// The watch had no event at all, or none for too long. If the database was wiped or restored,
+    /// a watch from an old version is silent, too.
     Silent,
 }
 

@@ -1,5 +1,5 @@
 //! Requests to the API server: the collections in scope, their paths and selectors, and the
-//! exchanges that list and watch them.
+//! requests that list or watch them. [`get_document`] reads any other path.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -283,7 +283,7 @@ impl EventReader {
 #[derive(Debug, Default)]
 pub(super) struct EventBuffer {
     bytes: BytesMut,
-    /// Number of octets known to contain no line feed.
+    /// Number of octets at the front of `bytes` that contain no line feed.
     searched: usize,
 }
 

@@ -4,7 +4,7 @@
 //! each node, all pods list when the `DaemonSet` is rolled out for the first time, and when the API
 //! server has restarted and cannot continue the watches from their old versions. One small request
 //! for the status of the `DaemonSet` shows how many pods there are, and how many of them are
-//! starting. A pod that is the only one to start never waits.
+//! starting. A pod that is the only one to start does not wait for others.
 
 use std::time::Duration;
 
@@ -21,13 +21,14 @@ use crate::connect::Connection;
 /// lists of one instance cost the API server 40 ms of CPU time. So two cores of the API server can
 /// serve one instance every 20 ms.
 const EACH: Duration = Duration::from_millis(20);
-/// Replaces [`EACH`] if this instance serves the records of a snapshot file. The time is longer, so
-/// that instances without records list earlier.
+/// Replaces [`EACH`] for the first lists if this instance serves the records of a snapshot file.
+/// The time is longer, so that instances without records list earlier.
 const EACH_WITH_RECORDS: Duration = Duration::from_millis(80);
 /// The longest spread, for any number of instances. If lists come too fast, the API server itself
 /// makes them wait.
 const MAX_SPREAD: Duration = Duration::from_secs(30);
-/// Timeout of a request for the `DaemonSet`. A start never waits longer for the response.
+/// Timeout of the head and of each piece of the response about the `DaemonSet`. Such a response is
+/// small, so a start hardly ever waits longer.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// The first and the longest pause after a failed request for the `DaemonSet`.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];

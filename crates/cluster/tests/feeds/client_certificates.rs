@@ -1,4 +1,4 @@
-//! The API server over TLS, with certificates on both sides.
+//! An API server behind a TLS proxy that requires client certificates.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,8 @@ async fn client_certificate_is_accepted() {
         .await;
 }
 
-/// The first certificate is self-signed, so the proxy rejects it like an expired certificate.
+/// The first certificate is self-signed and of X.509 version 1. The proxy rejects it like an
+/// expired certificate.
 #[tokio::test]
 async fn renewed_client_certificate_is_read_again() {
     let server = RunningApiServer::empty();

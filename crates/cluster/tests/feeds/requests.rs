@@ -75,8 +75,8 @@ fn empty_cluster(asked: &ReceivedRequest) -> ScriptedResponse {
     }
 }
 
-/// A watch without events, or a list of forty pages with one Service each. The token of a page is
-/// its number.
+/// A watch without events, or one of the forty pages of a list. Each page has one Service. The
+/// token of a page is its number.
 fn numbered_page(asked: &ReceivedRequest) -> ScriptedResponse {
     if asked.is_watch() {
         return quiet();
@@ -205,7 +205,7 @@ async fn recovered_server_is_noticed_within_seconds() {
     assert!(waited <= 2 * MINUTE + 5 * SECOND, "listed after {waited:?}");
     assert!(
         stub.lists() >= 30 && stub.lists() <= 80,
-        "{} lists",
+        "{} lists in two minutes",
         stub.lists()
     );
 }

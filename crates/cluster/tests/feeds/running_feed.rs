@@ -37,7 +37,7 @@ pub(crate) async fn connect_with(kubeconfig: &Path) -> Arc<Connection> {
     Arc::new(Connection::new(access).await.unwrap())
 }
 
-/// The timing of watches in tests: seconds in place of minutes.
+/// The timing of watches in tests: much shorter times than the default.
 pub(crate) fn fast_timing() -> WatchTiming {
     let ms = Duration::from_millis;
     WatchTiming {

@@ -48,8 +48,8 @@ impl ReceivedRequest {
         self.parameter("resourceVersion")
     }
 
-    /// Whether the request is for the first page of a list. A request with the limit 1 does not
-    /// count: it checks that the database was not wiped or restored.
+    /// Whether the request is for the first page of a list, or for a single object. A request with
+    /// the limit 1 does not count: it checks that the database was not wiped or restored.
     pub(crate) fn begins_list(&self) -> bool {
         !self.is_watch() && self.token().is_empty() && self.parameter("limit") != "1"
     }

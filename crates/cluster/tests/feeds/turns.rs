@@ -1,5 +1,5 @@
-//! The time when a pod of a `DaemonSet` begins its lists. It depends on the status of the
-//! `DaemonSet`, and on whether this status can be read.
+//! The time when a pod of a `DaemonSet` begins its lists. This time depends on the status of the
+//! `DaemonSet`, on whether the status can be read, and on whether the pod has records already.
 
 use std::sync::Arc;
 use std::time::Duration;

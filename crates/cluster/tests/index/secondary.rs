@@ -112,8 +112,8 @@ impl ZoneCopy {
         ]
         .concat();
         let authority = [&[0xc0, 12][..], &fixed, data].concat();
-        let mut records =
-            transfer_records(transfers, zone, rtype::IXFR, &authority).expect("the zone");
+        let mut records = transfer_records(transfers, zone, rtype::IXFR, &authority)
+            .expect("the zone is transferred");
 
         if let [only] = &records[..] {
             assert_eq!(*only, self.soa, "nothing has changed");

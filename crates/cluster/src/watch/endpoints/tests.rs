@@ -12,7 +12,7 @@ fn due_now(selection: &SourceSelection, phase: FeedPhase) -> bool {
 }
 
 /// The feeds of slices and of Endpoints retry an unreachable API server independently, so Endpoints
-/// may be listed before slices.
+/// are sometimes listed before slices.
 #[tokio::test(start_paused = true)]
 async fn returned_api_server_gives_slices_a_head_start() {
     for stale_slices in [false, true] {

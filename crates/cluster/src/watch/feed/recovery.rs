@@ -1,4 +1,5 @@
-//! A feed between two attempts: its phase, what it logs and counts, and how long it waits.
+//! A feed between two attempts: its phase, what it logs and counts, how long it waits, and whether
+//! it removes sent objects or reads credentials again.
 
 use tokio::time::{Instant, sleep_until};
 
@@ -29,7 +30,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
         self.failure_log.note_opened();
     }
 
-    /// Counts and logs a failure and waits before the next attempt.
+    /// Counts and logs a failure, waits, and prepares the next attempt.
     pub(super) async fn recover_from(
         &mut self,
         failure: &RequestFailure,

@@ -1,6 +1,6 @@
 use super::*;
 
-/// The paths of the requests.
+/// The paths and queries of the list requests for the collections in scope.
 fn paths(kind: Kind, scope: &Scope) -> Vec<String> {
     let path = |collection: &Collection| {
         let list = collection.list_parameters(&ListExtent::Page {
