@@ -67,7 +67,7 @@ mod tests {
 
             assert!(
                 pause >= length / 2 && pause <= length,
-                "{pause:?} of {length:?}"
+                "a pause of {pause:?} is over {length:?} or under half of that"
             );
         }
     }

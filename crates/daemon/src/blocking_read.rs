@@ -21,8 +21,8 @@ impl<T> Default for BlockingRead<T> {
 }
 
 impl<T: Send + 'static> BlockingRead<T> {
-    /// Runs `read`. Returns `None` if `read` times out. While an earlier read hangs, returns `None`
-    /// at once and does not call `read`.
+    /// Runs `read`. Returns `None` if `read` times out or panics. While an earlier read hangs,
+    /// returns `None` at once and does not call `read`.
     pub async fn run(&self, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let mut running = self.0.lock().await;
         if running

@@ -1,4 +1,4 @@
-//! Starts programs that cannot outlive this process.
+//! Starts programs that receive a signal when this process dies.
 //!
 //! The kernel signals the death of a parent only to a child that has requested the signal
 //! (`PR_SET_PDEATHSIG`). Safe Rust cannot run code between fork and exec. So the child first
@@ -20,7 +20,8 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{Pid, getpid, getppid};
 
-/// The exit status if the program cannot be executed, as in a shell.
+/// The exit status if the program cannot be executed. A shell uses this status if the program is
+/// missing.
 pub const CANNOT_EXECUTE: u8 = 127;
 /// The first argument that makes this binary execute another program.
 const MARK: &str = "__exec";

@@ -9,7 +9,7 @@ use std::path::Path;
 ///
 /// # Errors
 ///
-/// [`io::Error`] if writing fails; the old file is kept then.
+/// [`io::Error`] if the new file cannot be created, written or renamed; the old file is kept then.
 pub fn replace_file(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<()>,
