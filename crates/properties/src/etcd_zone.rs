@@ -18,11 +18,13 @@ use crate::{example, message};
 const ASKED: usize = 8;
 
 /// After any events of etcd, in any order, the records are the same as after a fresh list of the
-/// existing keys. All answers with these records can be parsed.
+/// existing keys. All answers with these records can be parsed. The messages of a watch do not
+/// depend on the pieces in which the stream arrives.
 ///
-/// A line of the input that begins with `{` is a message of a watch. Any other line is one change:
-/// `P` sets a key, `L` sets a key with a lease, `D` deletes a key. The letter is followed by the
-/// key without the zone's prefix. The value follows after a blank.
+/// A line of the input that begins with `{` is a message of a watch. A line that begins with `P`,
+/// `L` or `D` is one change: `P` sets a key, `L` sets a key with a lease, `D` deletes a key. The
+/// letter is followed by the key without the zone's prefix. The value follows after a blank. The
+/// input is also read as a stream: its first octet is the size of the pieces.
 pub fn etcd_zone(input: &[u8]) {
     let keys = ZoneKeys::new("/skydns", &example::name("skydns.test."));
     let (mut tree, mut known) = (MessageTree::default(), BTreeMap::new());

@@ -26,8 +26,8 @@ use crate::{example, memory, watch};
 
 /// Pause of the API server before a piece that ends with an octet 2 (see [`feed`]).
 const PAUSE: Duration = Duration::from_secs(20);
-/// Maximum duration of one attempt without these pauses. The longest attempt is a watch that stays
-/// silent until its timeout, followed by the longest backoff.
+/// Maximum duration of one attempt without these pauses. The longest watch takes 300 s, and the
+/// longest backoff takes 20 s.
 const ATTEMPT: Duration = Duration::from_secs(330);
 
 /// The Services that the API server lists in the end.

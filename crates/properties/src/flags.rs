@@ -8,8 +8,8 @@ use clap::Parser;
 use daemon::flags::{GoDuration, Style, atoi, boolean, int, parse, quote};
 use nanny::config::arguments::DnsmasqArguments;
 
-/// Any command line is parsed or rejected with a message. `_` means the same as `-` in the name of
-/// a flag. Values stay the same when they are printed and parsed again.
+/// Any command line is parsed, or answered with the help, the version or an error. `_` means the
+/// same as `-` in the name of a flag. Values stay the same when they are printed and parsed again.
 pub fn flags(input: &[u8]) {
     let Some((program, words)) = input.split_first() else {
         return;
@@ -92,8 +92,9 @@ fn renamed(word: &OsString) -> OsString {
     OsString::from_vec(octets)
 }
 
-/// Parses the text as a duration, a number, a boolean and a domain. Checks that a valid value stays
-/// the same when it is printed and parsed again.
+/// Parses the text after the last `=` as a duration, a number, a boolean and a domain. Checks that
+/// a valid value stays the same when it is printed and parsed again, and that [`quote`] leaves no
+/// control character.
 fn value(text: &str) {
     let text = text.rsplit('=').next().unwrap_or(text);
     if let Ok(duration) = text.parse::<GoDuration>() {
@@ -120,7 +121,7 @@ fn value(text: &str) {
     assert!(!quoted.contains(char::is_control), "{quoted:?}");
 }
 
-/// Checks that the nanny passes the arguments of dnsmasq on unchanged.
+/// Checks that the nanny passes the arguments of dnsmasq on unchanged, and can read any of them.
 fn dnsmasq(words: &[OsString]) {
     let arguments = DnsmasqArguments::from_words(words.to_vec());
     let passed_on = arguments.words();

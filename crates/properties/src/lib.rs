@@ -1,5 +1,5 @@
-//! Properties that must hold for any octets from outside. There is one function for each untrusted
-//! input.
+//! Properties that must hold for any octets from outside. Each function checks one kind of
+//! untrusted input.
 //!
 //! The fuzzers under `fuzz/` search for inputs that break these properties. The tests replay the
 //! inputs in `fuzz/corpus/`. A function panics if its property does not hold. The properties seed
@@ -7,7 +7,7 @@
 //!
 //! | property | input |
 //! | --- | --- |
-//! | [`query`] | one octet that selects records and transport, then a message to the DNS server |
+//! | [`query`] | one octet for records, transport and upstream answers, then a client's message |
 //! | [`search`] | one octet that selects the search list and the query, then twelve octets that select the records of the names in the list, then the queried name |
 //! | [`reply`] | three octets that select the query, then a message from an upstream server |
 //! | [`frames`] | one octet that selects the sizes of the pieces, then a stream of messages over TCP or TLS |
@@ -16,8 +16,8 @@
 //! | [`flags`] | a command line, one word per line; the first octet selects the program |
 //! | [`snapshot_file`] | a snapshot file, or its lines without header and checksum |
 //! | [`watch`] | events of the API server, one per line |
-//! | [`feed`] | responses of the API server to lists and watches |
-//! | [`transfer`] | one octet that selects the TSIG key and the version of the zone, then a request for a zone transfer over TCP |
+//! | [`feed`] | one octet that selects the kind of objects, then responses of the API server |
+//! | [`transfer`] | one octet for the server and the form of the request, then a transfer request |
 //! | [`etcd_zone`] | events of etcd for a zone; each line is either a message of a watch or a single change |
 
 #![allow(

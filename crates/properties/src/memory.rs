@@ -14,7 +14,7 @@ pub(crate) fn bounded<T>(size: usize, factor: u64, work: impl FnOnce() -> T) -> 
     let bound = BASE + factor * u64::try_from(size).unwrap_or(u64::MAX);
     assert!(
         taken <= bound,
-        "{taken} octets were allocated for an input of {size} octets"
+        "{taken} octets were allocated for an input of {size} octets, more than the limit of {bound}"
     );
     result.unwrap_or_else(|| unreachable!("the work was done"))
 }

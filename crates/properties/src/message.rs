@@ -5,7 +5,7 @@ use wire::{
 };
 
 /// Parses a message of ours with our parser and with hickory-proto. Panics unless both accept the
-/// message.
+/// message, it ends with its last record, and each record can be written without compression.
 pub(crate) fn read(message: &[u8]) -> Message<'_> {
     let walked = Message::parse(message);
     let walked = walked.unwrap_or_else(|error| unreachable!("{error} in {message:02x?}"));
@@ -51,8 +51,8 @@ pub(crate) fn alone(record: &Record<'_>) -> Option<Vec<u8>> {
     )
 }
 
-/// Checks that `reply` is a valid response to `query`, by its ID, opcode, question, size, EDNS and
-/// RCODE.
+/// Checks the flags, size and EDNS of `reply`, and that the ID and question are those of `query`.
+/// If `query` must be rejected, checks the RCODE instead of the question.
 pub(crate) fn answers(query: &[u8], transport: Transport, reply: &[u8]) {
     let message = read(reply);
     let (asked, said) = (flags(query), message.header().flags);
@@ -116,7 +116,7 @@ fn fits_query(
 
 fn is_rejection(message: &Message<'_>, error: &ErrorResponse, opt_count: usize) {
     let rcode = extended_rcode(message);
-    assert_eq!(rcode, error.rcode, "a malformed query is rejected");
+    assert_eq!(rcode, error.rcode, "the rejection has the expected RCODE");
     assert_eq!(
         opt_count,
         usize::from(error.dnssec_ok.is_some()),

@@ -73,7 +73,7 @@ pub(crate) fn ask(
             EngineOutcome::Ignore => {
                 assert!(
                     matches!(Query::parse(octets, transport), Err(QueryError::Ignore)),
-                    "a valid query is ignored: {octets:02x?}"
+                    "a query that needs a response is ignored: {octets:02x?}"
                 );
                 assert!(octets.len() < 12 || message::flags(octets) & 0x8000 != 0);
                 assert_eq!(out, b"before");

@@ -11,9 +11,9 @@ use wire::{HEADER, Query, Section, rcode, rtype};
 
 use crate::{example, message};
 
-/// The suffix of names that kubedns completes with a search list.
+/// The value of `--search-suffix`. kubedns resolves names below it with a search list.
 const SUFFIX: &str = "search.cluster.local";
-/// The search domains after the search domains of the cluster.
+/// The search domains that follow those of the cluster.
 const FURTHER: [&str; 2] = ["corp.example", "net"];
 /// The number of states in an input: more than enough for the names of a search list, which are six
 /// at most.
@@ -91,8 +91,8 @@ pub fn search(input: &[u8]) {
             "{name}"
         );
     }
-    // With autopath, the first name of the list is in the cluster domain. kubedns itself answers
-    // queries for this name, and its responses are never malformed.
+    // With autopath, the first name of the list is the query name, and the walk can copy the
+    // response for this name. kubedns gives this response itself, so it is never malformed.
     if !autopath {
         message::answers(
             &asked,
@@ -103,7 +103,7 @@ pub fn search(input: &[u8]) {
 }
 
 /// Splits the text before its last label. The last label is a namespace, and the rest is a name of
-/// at least one label.
+/// at least one label. Returns `None` if one of them is missing or invalid.
 fn parts(text: &[u8]) -> Option<(String, String)> {
     let text = std::str::from_utf8(text).ok()?;
     let (bare, namespace) = text.rsplit_once('.')?;
@@ -219,7 +219,7 @@ fn walk(
             None,
         );
     }
-    unreachable!("kubedns asks more than two questions for each of {names:?}")
+    unreachable!("kubedns asks more than two questions per name of {names:?}")
 }
 
 /// The response to a query for a name in `state`.

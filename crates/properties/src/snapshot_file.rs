@@ -14,8 +14,9 @@ const HEADER: &str = r#"{"format":"kubedns snapshot","version":1,"written":17000
 /// of the file's size. Answers with the records of an accepted file can be parsed. The records stay
 /// the same when the file is written and read again.
 ///
-/// The octets are also used as the lines of a file with correct header and checksum, since a fuzzer
-/// cannot guess the checksum. In this second file the first octet selects the source of endpoints.
+/// The input is also used for a second file with a correct header and checksum, because a fuzzer
+/// cannot guess the checksum. For this file, the first octet selects the source of endpoints, and
+/// the other octets are the lines.
 pub fn snapshot_file(input: &[u8]) {
     served(input);
     let Some((choice, lines)) = input.split_first() else {

@@ -58,6 +58,10 @@ static EXPIRE: LazyLock<u32> = LazyLock::new(|| {
 /// For any transfer request, each message of the response can be parsed by other software, and has
 /// the ID and the question of the request. A transfer begins and ends with the SOA record. If the
 /// server has a key, it rejects requests without a valid signature.
+///
+/// The first octet of the input selects a server with or without a key. It also selects whether the
+/// request becomes an IXFR request with the serial of one of the two versions. The other octets are
+/// the request.
 pub fn transfer(input: &[u8]) {
     let Some((&choice, octets)) = input.split_first() else {
         return;

@@ -139,8 +139,8 @@ impl Objects {
     }
 }
 
-/// The records after a restart with a snapshot file of `index`. The Nodes are added, since the file
-/// has no Nodes.
+/// The records after a restart with a snapshot file of `index`. The Nodes are added, because the
+/// file has no Nodes.
 fn restored(index: &Index, objects: &Objects, source: EndpointsSource) -> String {
     let written = encode(&index.content(), source, "cluster.local.").unwrap_or_default();
     let saved = SavedSnapshot::decode(&written, "cluster.local.");
