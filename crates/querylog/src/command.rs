@@ -112,7 +112,7 @@ pub fn run_command(program: &str, mut words: impl Iterator<Item = OsString>) -> 
 }
 
 /// Runs `tap`; `words` are the arguments. The exit code is 0 after success, 1 if the request to the
-/// status port fails, and 2 if the command line is wrong.
+/// status port fails or its reply is an error, and 2 if the command line is wrong.
 fn run_tap(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let name = format!("{program} tap");
     let options = match parse_tap(&name, words) {

@@ -17,12 +17,12 @@ pub struct QueryLine {
     /// `udp` or `tcp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
-    /// The query name, in presentation format.
+    /// The query name, in presentation format. Empty if kubedns could not parse the query.
     pub name: String,
-    /// The query type.
+    /// The query type; `-` if kubedns could not parse the query.
     #[serde(rename = "type")]
     pub qtype: String,
-    /// The RCODE.
+    /// The RCODE; `-` if dnsmasq had no answer.
     pub rcode: String,
     /// The size of the answer, in octets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,10 +33,11 @@ pub struct QueryLine {
     /// Whether the answer was truncated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// Source of the answer. In kubedns: `auth`, `reverse`, `stub`, `recursive`, `cache`, or the
-    /// key of the `ConfigMap` whose rule answered. In dnsmasq: `cache`, `config`, a hosts file, or
-    /// a server. If dnsmasq had no answer: the last server to which it forwarded the query, or
-    /// `dnsmasq` if the query was not forwarded.
+    /// Source of the answer. In kubedns: `auth`, `reverse`, `stub`, `recursive`, `cache`, the key
+    /// of the `ConfigMap` whose rule answered, or `client-qps` if the client was over
+    /// `--client-qps`. In dnsmasq: `cache`, `config`, a hosts file, or a server. If dnsmasq had no
+    /// answer: the last server to which it forwarded the query, or `dnsmasq` if the query was not
+    /// forwarded.
     pub by: String,
 }
 

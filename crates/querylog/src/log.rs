@@ -1,8 +1,9 @@
 //! The query log: answered queries in the log of the process. The key `queryLog` of the `ConfigMap`
-//! selects the queries.
+//! selects the queries, unless the process logs all queries ([`LoggedQueries::All`]).
 //!
 //! The caller supplies the source of lines, as for [`serve`](crate::serve). kubedns and the nanny
-//! both read `queryLog`. Only the process that clients query writes the log.
+//! both read `queryLog`. Only the process that clients query writes the log that `queryLog`
+//! selects.
 
 use std::time::SystemTime;
 
@@ -170,7 +171,7 @@ impl<S: LineSource, O: Fn(&QueryLog) -> Result<S, LogOpenError>> QueryLogger<S, 
     }
 }
 
-/// Logs a query. The logger has a separate rate limit for this target.
+/// Logs a query. The logger does not limit lines of this target, because the [`LineSource`] does.
 fn write_line(line: &QueryLine) {
     tracing::info!(
         target: "querylog::queries",

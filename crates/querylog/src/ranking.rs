@@ -67,7 +67,8 @@ pub struct ClientOwner {
 }
 
 impl ClientOwner {
-    /// Returns `pod apps/web-0 on node-1`, `node node-1` or `in apps`; `None` if nothing is known.
+    /// Returns a text such as `pod apps/web-0 on node-1`, `pod apps/web-0`, `in apps` or
+    /// `node node-1`; `None` if nothing is known.
     pub fn text(&self) -> Option<String> {
         let node = self.node.as_deref();
         let Some(namespace) = &self.namespace else {

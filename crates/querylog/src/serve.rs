@@ -1,11 +1,11 @@
 //! `GET /tap?name=GLOB&client=NETWORK&rcode=RCODE&type=TYPE&seconds=30&rate=1000`: a line of JSON
 //! for each query.
 //!
-//! Requests from outside the pod get 403: some clients that can reach the port must not read the
-//! queries of pods. The same holds for `GET /top`, the [ranking](crate::ranking). Requests through
-//! `kubectl exec` and `kubectl port-forward` come from within the pod. A tap changes no setting:
-//! for example, it does not make dnsmasq log its queries. If dnsmasq logs no queries, the nanny
-//! rejects taps.
+//! `GET /tap` and `GET /top`, the [ranking](crate::ranking), are only for requests that pass
+//! [`local_only`](daemon::http::local_only). Other requests get 403, because clients outside the
+//! pod must not see the queries of other pods. Requests through `kubectl exec` and
+//! `kubectl port-forward` pass. A tap changes no setting: for example, it does not make dnsmasq log
+//! its queries. If dnsmasq logs no queries, the nanny rejects taps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(crate) const OMITTED_INTERVAL: Duration = Duration::from_secs(1);
 pub trait LineSource: Send + Sync + 'static {
     /// Returns the next line, if any.
     fn next_line(&mut self) -> Option<QueryLine>;
-    /// Returns the number of matching lines that were omitted since the last call.
+    /// Returns the number of matching lines that have been omitted since the last call.
     fn take_left_out(&mut self) -> u64;
     /// Whether no further lines can come. The tap then ends.
     fn is_over(&self) -> bool {
@@ -97,7 +97,7 @@ impl<S: LineSource, O: Fn(&TapRequest) -> Result<S, String>> TapHandler<O> {
             Err(error) => return error_reply(StatusCode::BAD_REQUEST, &error),
         };
 
-        // The reader holds the permit until it disconnects. Another reader can then take its place.
+        // The reader holds the permit until its reply ends. Another reader can then take its place.
         let Ok(reader) = Arc::clone(&self.readers).try_acquire_owned() else {
             let busy = format!("{MAX_READERS} other readers already follow the queries");
             return error_reply(StatusCode::SERVICE_UNAVAILABLE, &busy);

@@ -28,7 +28,7 @@ pub(crate) struct TapParameters {
     /// seconds to follow the queries, from 1 to 600
     #[arg(long, value_name = "int", default_value = DEFAULT_SECONDS)]
     pub(crate) seconds: String,
-    /// maximum number of lines a second; further lines are only counted
+    /// maximum number of lines a second, from 1 to 100000; further lines are only counted
     #[arg(long, value_name = "int", default_value = "1000")]
     pub(crate) rate: String,
 }
@@ -77,7 +77,9 @@ pub enum TapRequestError {
     #[error("unknown parameter {0:?}: name, client, rcode, type, seconds and rate are accepted")]
     Unknown(String),
     /// The parameter is given twice.
-    #[error("{0} is given twice: separate values by commas")]
+    #[error(
+        "{0} is given twice; name, client, rcode and type take several values, separated by commas"
+    )]
     Repeated(String),
 }
 
@@ -198,7 +200,7 @@ mod tests {
     /// Query and error.
     const INVALID_QUERIES: &str = r#"
         nam=x => unknown parameter "nam": name, client, rcode, type, seconds and rate are accepted
-        type=A&type=AAAA => type is given twice: separate values by commas
+        type=A&type=AAAA => type is given twice; name, client, rcode and type take several values, separated by commas
         seconds=601 => seconds "601": a number from 1 to 600 is accepted
         seconds=0 => seconds "0": a number from 1 to 600 is accepted
         rate=x => rate "x": a number from 1 to 100000 is accepted

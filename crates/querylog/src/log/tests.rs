@@ -6,7 +6,8 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// The rate of each log that was to be opened, and `-` for each log that was closed, in order.
+/// The rate of each log that the logger tried to open, and `-` for each log that it closed, in
+/// order.
 #[derive(Clone, Default)]
 struct OpenedLogs(Arc<Mutex<Vec<String>>>);
 
