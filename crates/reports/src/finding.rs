@@ -39,7 +39,7 @@ pub enum FindingGroup {
     Pod,
     /// The servers that queries are forwarded to.
     Upstreams,
-    /// The ConfigMap, and the servers in it.
+    /// The ConfigMap, and whether kubedns and dnsmasq follow it.
     Configuration,
 }
 
@@ -76,11 +76,11 @@ pub enum FindingKind {
     RoutesPending,
     /// kubedns and the nanny have different configurations.
     ConfigDiffers,
-    /// A server's name has no address.
+    /// The name of a stub domain's server has no address.
     StubServerUnresolved,
     /// kubedns serves the records of its snapshot file.
     ServingStale,
-    /// kubedns has no watch of the API server.
+    /// kubedns has no open watch of Services, or none of endpoints.
     ApiServerLost,
     /// dnsmasq died or hung several times.
     DnsmasqRestarts,
@@ -90,8 +90,7 @@ pub enum FindingKind {
     ReportMissing,
     /// Clients get REFUSED, because they are over `--client-qps`.
     ClientsLimited,
-    /// Pods of other nodes answer clients of this node, although the cluster has a DNS pod on each
-    /// node.
+    /// Pods of other nodes answer clients of this node, although this pod is a DNS pod of the node.
     NodeAnsweredElsewhere,
     /// A probe of a server other than kubedns and dnsmasq fails.
     ProbeFails,
@@ -215,7 +214,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Upstreams,
         "forwarding_loop",
         "forwarding-loop",
-        "Name the real resolver instead of one that forwards to the cluster.",
+        "In the ConfigMap or in the kubelet's resolvConf, list only servers that do not forward to the cluster.",
     ),
     FindingFacts::degraded(
         FindingKind::ServersAdded,
@@ -278,7 +277,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Pod,
         "dnsmasq_restarts",
         "dnsmasq-restarts",
-        "Read the last words of dnsmasq in the log of its container, and check the memory limit.",
+        "Read the field last_words in the log of the container dnsmasq, and check its memory limit.",
     ),
     FindingFacts::degraded(
         FindingKind::ContainerRestarts,
@@ -366,9 +365,9 @@ impl FindingKind {
         self.facts().action
     }
 
-    /// The time after which a fault of this kind becomes a finding. Shorter faults are normal:
-    /// watches are reopened, an edit reaches kubedns and the nanny at different times, and a
-    /// container restarts.
+    /// The usual time after which a fault of this kind becomes a finding. Shorter faults are
+    /// normal: watches are reopened, an edit reaches kubedns and the nanny at different times, and
+    /// a container restarts.
     pub fn passes_within(self) -> Duration {
         match self {
             Self::ApiServerLost | Self::StubServerUnresolved => Duration::from_secs(30),
@@ -389,7 +388,8 @@ impl FindingKind {
         )
     }
 
-    /// Whether all names still resolve in a pod with such a finding.
+    /// Whether all names still resolve in a pod with such a finding, except for clients that are
+    /// over `--client-qps`.
     pub fn keeps_answers(self) -> bool {
         matches!(
             self,
