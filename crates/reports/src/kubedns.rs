@@ -31,7 +31,7 @@ pub struct KubednsReport {
     pub stale: Option<bool>,
     /// The first lists are missing after `--initial-sync-timeout`.
     pub overdue: Option<bool>,
-    /// Kind of object -> whether its watch is open.
+    /// Whether the watch of each kind of objects is open.
     pub watches: BTreeMap<String, bool>,
     /// The time of the last event from the API server, in seconds since 1970.
     pub last_event: Option<f64>,
@@ -49,7 +49,7 @@ pub struct KubednsReport {
     pub cache_hits: Option<f64>,
     /// Queries for external names that the cache of kubedns did not answer.
     pub cache_misses: Option<f64>,
-    /// Queries that got REFUSED since kubedns started, because their clients were over
+    /// Queries that kubedns has refused since its start, because their clients were over
     /// `--client-qps`.
     pub rate_limited: Option<f64>,
     /// The upstreams. Upstreams that a route uses come first, then the others. Each of the two
@@ -61,7 +61,7 @@ pub struct KubednsReport {
     pub stub_domains_without_server: Vec<String>,
     /// The number of ignored keys of the ConfigMap.
     pub unknown_keys: f64,
-    /// The number of upstreams left out because they forward to kubedns.
+    /// The number of upstreams that forward queries back to kubedns.
     pub forward_loops: f64,
     /// The number of unresolved names of stub servers.
     pub unresolved: f64,
@@ -175,7 +175,7 @@ pub struct RouteServer {
     pub route: String,
     /// The address of the server.
     pub address: String,
-    /// The server answers.
+    /// The server is not down, according to the metric `kubedns_forward_upstream_up`.
     pub is_up: bool,
 }
 

@@ -69,7 +69,7 @@ pub struct DnsmasqProcess {
     /// The process ID.
     #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
     pub pid: NannyOnly<Option<i32>>,
-    /// Whether dnsmasq has started and answers probes.
+    /// Whether dnsmasq runs: it has started, and has not ended.
     #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
     pub up: NannyOnly<bool>,
     /// The time of the last start.
@@ -103,7 +103,7 @@ pub struct ConfigurationStatus {
     pub version: Option<String>,
     /// The time when that version was loaded.
     pub loaded_at: Option<String>,
-    /// The number of edits that came into force since the start.
+    /// The number of edits that have come into force since the start.
     #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
     pub edits: NannyOnly<u64>,
     /// The number of edits rejected since the start.

@@ -30,9 +30,9 @@ pub struct SidecarStatus {
     /// True if kubedns can be asked to explain names. Only the page uses this field.
     #[serde(skip)]
     pub explains: bool,
-    /// The rule for health checks. With `self`, dnsmasq and kubedns are healthy if they respond at
-    /// all. With `through`, they must answer the query for the probed name. Other servers must
-    /// always answer this query.
+    /// The rule for health checks. With `self`, kubedns is healthy if it responds at all, and
+    /// dnsmasq if it answers a query that it need not forward. With `through`, both must answer the
+    /// query for the probed name. Other servers must always answer this query.
     pub health: String,
     /// The probes, in the order of the command line.
     pub probes: Vec<ProbeStatus>,
@@ -90,13 +90,14 @@ pub struct ProbeStatus {
     pub state: ProbeState,
     /// The time of the last change of the state, in milliseconds since 1970.
     pub since: u64,
-    /// The latency of the answer.
+    /// The latency of the answer; zero if the server is not healthy.
     pub latency_ms: f64,
     /// Probes in a row without an answer for the probed name.
     pub failures: u32,
-    /// The reason why the probed name was not answered.
+    /// The reason why the probed name was not answered; empty if it was answered.
     pub error: String,
-    /// The RCODE of the response that did not answer the probed name.
+    /// The RCODE of the response that did not answer the probed name; empty if there was no such
+    /// response.
     pub rcode: String,
     /// The last results, oldest first.
     pub history: Vec<ProbeResult>,
@@ -109,8 +110,8 @@ impl ProbeStatus {
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
-    /// Whether the last probe failed without any response. With `--health=through`, a probe also
-    /// fails if the server responds without records.
+    /// Whether the last probe failed without any response for the probed name. A probe can also
+    /// fail because the response has no records.
     pub fn is_silent(&self) -> bool {
         self.state.is_failed() && self.rcode.is_empty()
     }
@@ -178,11 +179,11 @@ pub struct ProbeResult {
     pub at: u64,
     /// The result.
     pub state: ProbeState,
-    /// The latency of the answer.
+    /// The latency of the answer; zero if the server is not healthy.
     pub latency_ms: f64,
 }
 
-/// The rates of queries at one time, calculated from the counters over some seconds. A rate is
+/// The rates of queries at one time, calculated from the counters over some seconds. A value is
 /// `None` if its container did not report or has restarted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -193,12 +194,13 @@ pub struct TrafficSample {
     pub cluster: Option<f64>,
     /// Queries a second to kubedns for external names.
     pub external: Option<f64>,
-    /// Mean latency of the answers to the queries in `cluster`.
+    /// Mean latency of the answers to the queries in `cluster`; `None` without answers.
     pub latency_ms: Option<f64>,
-    /// Queries a second that the cache of dnsmasq answered, or the cache of kubedns in a pod
-    /// without dnsmasq.
+    /// Queries a second that dnsmasq answered without forwarding them. In a pod without dnsmasq:
+    /// queries a second that the cache of kubedns answered.
     pub hits: Option<f64>,
-    /// Queries a second that this cache did not answer.
+    /// Queries a second that dnsmasq forwarded. In a pod without dnsmasq: queries a second that the
+    /// cache of kubedns did not answer.
     pub misses: Option<f64>,
 }
 
@@ -224,7 +226,7 @@ pub struct DnsmasqReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DnsmasqCounters {
-    /// Answers from the cache.
+    /// Queries that dnsmasq answered without forwarding them.
     pub hits: u64,
     /// Queries that dnsmasq forwarded.
     pub misses: u64,

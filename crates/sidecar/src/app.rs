@@ -14,7 +14,7 @@ use crate::parts::{Dnsmasq, Parts};
 use crate::time::repeat;
 use crate::{exechealthz, routes, status};
 
-/// The time limit for the end of the tasks.
+/// Timeout for the end of all tasks at shutdown.
 const ENDING: Duration = Duration::from_secs(5);
 /// The interval at which the verdict is computed. A request for `/status` or `/` also computes the
 /// verdict.

@@ -16,7 +16,7 @@ use reports::sidecar::{ContainerEnd, ContainerHistory, ContainerRestart, PeerRep
 use crate::recent::Recent;
 use crate::time::{Now, millis_since_1970};
 
-/// The number of remembered restarts.
+/// Maximum number of remembered restarts of each container.
 const MAX_RESTARTS: usize = 10;
 
 /// The histories since the sidecar's start.
@@ -38,7 +38,7 @@ struct KnownContainer {
 }
 
 impl ContainerHistories {
-    /// Adds the newest reports.
+    /// Adds the newest reports. Returns the histories, one for each container.
     pub(crate) fn update(
         &self,
         kubedns: &PeerReport<KubednsReport>,
