@@ -33,6 +33,9 @@ pub struct KubednsReport {
     pub overdue: Option<bool>,
     /// Whether the watch of each kind of objects is open.
     pub watches: BTreeMap<String, bool>,
+    /// The kind of objects that the endpoints in the records come from: `endpoints` or
+    /// `endpointslices`.
+    pub endpoints_source: Option<String>,
     /// The time of the last event from the API server, in seconds since 1970.
     pub last_event: Option<f64>,
     /// The newest configuration is in force.
@@ -195,6 +198,9 @@ impl From<RouteServer> for (String, String, bool) {
     }
 }
 
+/// The kinds of objects that endpoints of Services are read from.
+const ENDPOINTS_KINDS: [&str; 2] = ["endpoints", "endpointslices"];
+
 impl KubednsReport {
     /// Reads the metrics of kubedns in the text format of Prometheus.
     pub fn from_metrics(text: &str) -> Self {
@@ -240,9 +246,32 @@ impl KubednsReport {
         upstreams
     }
 
-    /// Whether kubedns watches Services, and watches Endpoints or EndpointSlices.
+    /// Whether kubedns watches Services and the endpoints in its records.
     pub fn is_watching(&self) -> bool {
-        self.is_any_open(&["services"]) && self.is_any_open(&["endpoints", "endpointslices"])
+        self.is_any_open(&["services"]) && self.is_watching_endpoints()
+    }
+
+    /// Whether the watch of the endpoints in the records is open. If the source of the endpoints is
+    /// unknown, either watch is enough.
+    fn is_watching_endpoints(&self) -> bool {
+        match &self.endpoints_source {
+            Some(source) => self.is_any_open(&[source]),
+            None => self.is_any_open(&ENDPOINTS_KINDS),
+        }
+    }
+
+    /// The kinds of objects that kubedns needs and whose watch is not open.
+    pub fn lost_watches(&self) -> Vec<&str> {
+        let needs = |kind: &str| match &self.endpoints_source {
+            _ if !ENDPOINTS_KINDS.contains(&kind) => true,
+            Some(source) => source == kind,
+            None => !self.is_watching_endpoints(),
+        };
+
+        let lost = self.watches.iter();
+        lost.filter(|(kind, is_open)| !**is_open && needs(kind))
+            .map(|(kind, _)| kind.as_str())
+            .collect()
     }
 
     /// Whether a watch of one of these kinds is open. True if the metrics contain none of the
@@ -271,6 +300,9 @@ impl KubednsReport {
                 if let Some(kind) = sample.label("kind") {
                     self.watches.insert(kind, sample.is_set());
                 }
+            }
+            "kubedns_endpoints_source" if sample.is_set() => {
+                self.endpoints_source = sample.label("kind");
             }
             "kubedns_last_event_timestamp_seconds" => {
                 // Each kind of object has its own sample. The latest time is taken.

@@ -155,7 +155,7 @@ fn records_fault(kubedns: &KubednsReport) -> Option<PodFault> {
         ),
         _ if !kubedns.is_watching() => (
             FindingKind::ApiServerLost,
-            "kubedns does not see changes of the cluster: no watch is open",
+            "kubedns does not see changes of the cluster: its watch of Services or of endpoints is not open",
         ),
         _ => return None,
     };

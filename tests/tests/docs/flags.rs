@@ -124,12 +124,10 @@ fn ignored_and_hidden_flags_are_accepted() {
     let page = Page::read("flags.md");
     for (binary, _) in BINARIES {
         let (documented, idle) = documented(&page, binary);
-        let hidden = page
-            .rows(binary, &["flag", "since", "what it does"])
-            .concat();
+        let hidden = page.rows(binary, &["flag", "since", "what it does"]);
         let hidden: Vec<&str> = hidden
             .iter()
-            .flat_map(|cell| codes(cell))
+            .flat_map(|row| codes(&row[0]))
             .filter(|c| c.starts_with("--"))
             .collect();
         let idle = idle

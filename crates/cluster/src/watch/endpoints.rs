@@ -117,6 +117,7 @@ impl SourceFeed {
 impl EndpointsFeed {
     /// Follows the endpoints until `stop`, or until the receiver of the events is gone.
     pub async fn run(mut self, stop: CancellationToken) {
+        self.metrics.report_endpoints_source(None);
         let followed = match self.choice {
             EndpointsChoice::Auto => self.follow_best_source(&stop).await,
             EndpointsChoice::Endpoints => {
@@ -165,6 +166,8 @@ impl EndpointsFeed {
                 && *self.in_force.borrow_and_update() == Some(EndpointsSource::Endpoints)
             {
                 selection.select(EndpointsSource::Endpoints);
+                self.metrics
+                    .report_endpoints_source(Some(EndpointsSource::Endpoints));
             }
             if slices.keep_if_following(&dispensable) {
                 self.put_slices_in_force(endpoints.take(), &mut selection)
@@ -258,7 +261,10 @@ impl EndpointsFeed {
         self.send_event(Event::EndpointsFrom(source)).await?;
         // The event waits in a queue. The source is in use after the index has applied the event.
         let reached = self.in_force.wait_for(|now| *now == Some(source)).await;
-        reached.map(drop).map_err(|_| ReceiverGone)
+        reached.map(drop).map_err(|_| ReceiverGone)?;
+
+        self.metrics.report_endpoints_source(Some(source));
+        Ok(())
     }
 
     async fn send_event(&self, event: Event) -> Result<(), ReceiverGone> {

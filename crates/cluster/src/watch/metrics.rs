@@ -8,7 +8,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 
 use super::failure::RequestFailure;
-use crate::objects::Kind;
+use crate::objects::{EndpointsSource, Kind};
 
 /// Counters and gauges of all watches, by kind of objects. `clone` only increments reference
 /// counts.
@@ -16,6 +16,7 @@ use crate::objects::Kind;
 pub struct WatchMetrics {
     malformed: IntCounterVec,
     connected: IntGaugeVec,
+    endpoints_source: IntGaugeVec,
     restarts: IntCounterVec,
     lists: IntCounterVec,
     events: IntCounterVec,
@@ -51,6 +52,11 @@ impl WatchMetrics {
             connected: registry.int_gauge_vec(
                 "kubedns_watch_connected",
                 "1 while the watch of this kind is open.",
+                &["kind"],
+            )?,
+            endpoints_source: registry.int_gauge_vec(
+                "kubedns_endpoints_source",
+                "1 for the kind of objects that the endpoints in the records come from.",
                 &["kind"],
             )?,
             restarts: registry.int_counter_vec(
@@ -92,6 +98,18 @@ impl WatchMetrics {
             events: self.events.with_label_values(&label),
             last_event: self.last_event.with_label_values(&label),
             restarts: self.restarts.clone(),
+        }
+    }
+
+    /// Reports the source of endpoints in use; `None` before the first one is in use.
+    pub(super) fn report_endpoints_source(&self, in_use: Option<EndpointsSource>) {
+        let sources = [
+            (Kind::Endpoints, EndpointsSource::Endpoints),
+            (Kind::EndpointSlice, EndpointsSource::EndpointSlices),
+        ];
+        for (kind, source) in sources {
+            let gauge = self.endpoints_source.with_label_values(&[kind.label()]);
+            gauge.set((in_use == Some(source)).into());
         }
     }
 

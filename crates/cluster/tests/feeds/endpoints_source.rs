@@ -13,7 +13,7 @@ use cluster::objects::{
 use cluster::snapshot::{Published, Snapshot};
 use cluster::watch::Scope;
 use cluster::watch::endpoints::{EndpointsChoice, EndpointsFeed};
-use cluster::watch::{ReceivedEvent, WatchTiming};
+use cluster::watch::{ReceivedEvent, WatchMetrics, WatchTiming};
 use serde_json::Value;
 use skydns::Zone;
 use testkit::objects::{mk_endpoint_slice, mk_endpoints, mk_headless};
@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use wire::Name;
 
 use super::object_mirror::ObjectMirror;
-use super::running_feed::{TIMEOUT, connect, fast_timing, watch_metrics};
+use super::running_feed::{TIMEOUT, connect, fast_timing};
 use super::scripted_server::{
     BodyEnd, ScriptedServer, error_response, page_response, watch_response,
 };
@@ -36,6 +36,7 @@ struct RunningEndpoints {
     /// The index, to which the events are applied.
     index: Index,
     events: mpsc::Receiver<ReceivedEvent<Event>>,
+    registry: daemon::metrics::Metrics,
     _feed: JoinSet<()>,
 }
 
@@ -49,6 +50,7 @@ impl RunningEndpoints {
         let zone = Zone::new(&Name::parse("server.local").unwrap());
         let index = Index::new(Arc::new(Published::new(Snapshot::new(zone))));
         let (in_force, scope) = (index.source(), Scope::default());
+        let registry = daemon::metrics::Metrics::new("test").unwrap();
         let feed = EndpointsFeed {
             zones: false,
             choice,
@@ -56,7 +58,7 @@ impl RunningEndpoints {
             scope,
             connection,
             timing,
-            metrics: watch_metrics(),
+            metrics: WatchMetrics::new(&registry).unwrap(),
             sink,
             in_force,
         };
@@ -68,8 +70,15 @@ impl RunningEndpoints {
             slices,
             index,
             events,
+            registry,
             _feed: tasks,
         }
+    }
+
+    /// Whether the gauge `name` is 1 for `kind`.
+    fn is_set(&self, name: &str, kind: &str) -> bool {
+        let line = format!("{name}{{kind=\"{kind}\"}} 1\n");
+        self.registry.render().unwrap().contains(&line)
     }
 
     #[track_caller]
@@ -460,6 +469,13 @@ async fn incomplete_endpoints_never_replace_slices() {
         let in_force = running.in_force();
         assert_eq!(in_force, Some(EndpointsSource::EndpointSlices), "{what}");
         assert_eq!(running.slice_count(), 1, "{what}");
+        // The metrics show that the watch of the objects in use is not open.
+        let watched = ["endpoints", "endpointslices"]
+            .map(|kind| running.is_set("kubedns_watch_connected", kind));
+        assert_eq!(watched, [true, false], "{what}");
+        let sources = ["endpoints", "endpointslices"]
+            .map(|kind| running.is_set("kubedns_endpoints_source", kind));
+        assert_eq!(sources, [false, true], "{what}");
         let asked = stub
             .asked(|asked| asked.resource == "endpointslices" && REFUSED[0].contains(&asked.at));
         let pauses = asked

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn forbidden_restart_is_pending_without_alarm() {
+    async fn forbidden_restart_is_pending_without_failure() {
         let (sender, report, mut delivery) = delivery();
         sender.send_replace(routes("192.0.2.2"));
         for _ in 0..3 {

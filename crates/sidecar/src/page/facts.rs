@@ -55,7 +55,7 @@ fn watch_line(kubedns: &KubednsReport) -> Markup {
         return html! { li { "watches of the API server unknown" } };
     }
 
-    let lost = lost_watches(kubedns);
+    let lost = kubedns.lost_watches();
     if lost.is_empty() {
         return html! { li { "watching the API server" } };
     }
@@ -63,23 +63,6 @@ fn watch_line(kubedns: &KubednsReport) -> Markup {
         "no watch of {} is open: changes are not seen",
         lost.join(", ")
     ))
-}
-
-/// The kinds of objects without an open watch. kubedns watches either Endpoints or EndpointSlices.
-fn lost_watches(kubedns: &KubednsReport) -> Vec<&str> {
-    let endpoints = ["endpoints", "endpointslices"];
-    let has_endpoints = endpoints
-        .iter()
-        .any(|kind| kubedns.watches.get(*kind) == Some(&true));
-
-    let mut lost = Vec::new();
-    for (kind, is_open) in &kubedns.watches {
-        let is_replaced = has_endpoints && endpoints.contains(&kind.as_str());
-        if !is_open && !is_replaced {
-            lost.push(kind.as_str());
-        }
-    }
-    lost
 }
 
 /// Lines about dnsmasq.

@@ -271,15 +271,25 @@ fn lost_watch_and_stale_records_show() {
 }
 
 #[test]
-fn either_watch_of_endpoints_is_enough() {
+fn watch_of_endpoints_in_use_must_be_open() {
     let watching = "watching the API server";
-    let lost = "\u{26a0} no watch of endpoints, endpointslices is open: changes are not seen";
-    for (endpoints, slices, said) in [(0, 1, watching), (1, 0, watching), (0, 0, lost)] {
+    let none = "\u{26a0} no watch of endpoints, endpointslices is open: changes are not seen";
+    let slices_lost = "\u{26a0} no watch of endpointslices is open: changes are not seen";
+    for (endpoints, slices, source, said) in [
+        (0, 1, "nothing", watching),
+        (1, 0, "nothing", watching),
+        (0, 0, "nothing", none),
+        (1, 0, "endpoints", watching),
+        (0, 1, "endpointslices", watching),
+        (1, 0, "endpointslices", slices_lost),
+    ] {
         let mut status = good();
+        let is_known = u8::from(source != "nothing");
         status.kubedns = told(KubednsReport::from_metrics(&format!(
             "kubedns_synced 1\nkubedns_watch_connected{{kind=\"services\"}} 1\n\
              kubedns_watch_connected{{kind=\"endpoints\"}} {endpoints}\n\
-             kubedns_watch_connected{{kind=\"endpointslices\"}} {slices}\n"
+             kubedns_watch_connected{{kind=\"endpointslices\"}} {slices}\n\
+             kubedns_endpoints_source{{kind=\"{source}\"}} {is_known}\n"
         )));
         says(&page(&status), &[&format!("records complete {said}")]);
     }

@@ -470,7 +470,7 @@ const FAULTS_OF_KUBEDNS: &str = r#"
     kubedns_forward_loops 1           | forwarding_loop: an upstream of kubedns forwards to kubedns and is left out
     kubedns_stub_servers_unresolved 1 | stub_server_unresolved: kubedns has no address for some names of stub domains' servers
     kubedns_stale 1                   | serving_stale: kubedns serves the records of its snapshot file
-    kubedns_watch_connected{kind="services"} 0 | api_server_lost: kubedns does not see changes of the cluster: no watch is open
+    kubedns_watch_connected{kind="services"} 0 | api_server_lost: kubedns does not see changes of the cluster: its watch of Services or of endpoints is not open
     kubedns_forward_tls_trusted{upstream="tls://192.0.2.3:853"} 0 | upstream_not_trusted: the TLS certificate of the upstream tls://192.0.2.3:853 is not trusted
 "#;
 
@@ -482,6 +482,19 @@ fn faults_of_kubedns_and_nanny_are_found() {
     for [metric, expected] in table::rows(FAULTS_OF_KUBEDNS) {
         assert_eq!(found(&kubedns(&format!("{metric}\n"))), [expected]);
     }
+    // The records are made from slices, whose watch is closed. The watch of Endpoints does not help.
+    let refused_slices = kubedns(
+        "kubedns_watch_connected{kind=\"endpoints\"} 1\n\
+         kubedns_watch_connected{kind=\"endpointslices\"} 0\n\
+         kubedns_endpoints_source{kind=\"endpointslices\"} 1\n",
+    );
+    assert_eq!(
+        found(&refused_slices),
+        [
+            "api_server_lost: kubedns does not see changes of the cluster: its watch of Services or of \
+             endpoints is not open"
+        ]
+    );
     let both = SidecarStatus {
         nanny: nanny(REJECTED).nanny,
         ..kubedns("kubedns_config_current 0\n")

@@ -65,7 +65,10 @@ async fn explain_mistake_has_line_and_code() {
 #[tokio::test]
 async fn explain_rejects_unexpected_responses() {
     for (reply, line) in [
-        ("", "cannot ask URL: the server answered \"\"; is kubedns"),
+        (
+            "",
+            "cannot ask URL: the response is not HTTP, or is incomplete; its first line is \"\"; is kubedns",
+        ),
         (
             "HTTP/1.1 404 Not Found\r\n\r\n404 page not found\n",
             "URL answers: 404 page not found",
