@@ -69,8 +69,8 @@ pub struct Wiring<'a> {
     pub probe_interval: u32,
     /// Verbosity.
     pub verbosity: u8,
-    /// The user's arguments, appended to the arguments of each container. Later arguments override
-    /// earlier ones.
+    /// The user's arguments. Each program gets them after localpod's own arguments. They override
+    /// localpod's own arguments, except in dnsmasq, which rejects most options that occur twice.
     pub extra: &'a ExtraArgs,
 }
 
@@ -207,9 +207,10 @@ impl Wiring<'_> {
         args
     }
 
-    /// The arguments that depend on the position of dnsmasq. In front of kubedns, dnsmasq forwards
-    /// queries for cluster names to kubedns and does not cache negative answers. Behind kubedns,
-    /// dnsmasq receives only queries for external names, and may forward 1000 queries at a time.
+    /// The arguments for loop detection and the log, and those that depend on the position of
+    /// dnsmasq. In front of kubedns, dnsmasq forwards queries for cluster names and reverse names
+    /// to kubedns, and does not cache negative answers. Behind kubedns, dnsmasq receives only
+    /// queries for external names, and may forward 1000 queries at a time.
     fn dnsmasq_routes(&self) -> Vec<String> {
         let every = [
             "--dns-loop-detect".to_owned(),
@@ -231,14 +232,14 @@ impl Wiring<'_> {
             .collect()
     }
 
-    /// The sidecar's arguments that concern dnsmasq. The probe of dnsmasq queries `name`, or
-    /// `localhost` if kubedns is in front.
-    fn sidecar_of_dnsmasq(&self, name: &str) -> [String; 4] {
+    /// The sidecar's arguments that concern dnsmasq. `query` is the query of the probe, in the form
+    /// `NAME,SECONDS,TYPE`. If kubedns is in front, the probe queries `localhost` instead.
+    fn sidecar_of_dnsmasq(&self, query: &str) -> [String; 4] {
         // `localhost` is in /etc/hosts, so the dnsmasq behind kubedns needs no upstream to answer.
         let localhost = format!("localhost,{},A", self.probe_interval);
-        let name = if self.is_direct() { &localhost } else { name };
+        let query = if self.is_direct() { &localhost } else { query };
         [
-            format!("--probe=dnsmasq,127.0.0.1:{},{name}", self.ports.dnsmasq),
+            format!("--probe=dnsmasq,127.0.0.1:{},{query}", self.ports.dnsmasq),
             format!("--dnsmasq-port={}", self.ports.dnsmasq),
             // Not in the manifest, which uses the default port.
             format!(
@@ -250,7 +251,7 @@ impl Wiring<'_> {
     }
 
     fn sidecar(&self) -> Container {
-        let name = format!(
+        let query = format!(
             "kubernetes.default.svc.{},{},SRV",
             self.domain, self.probe_interval
         );
@@ -262,11 +263,11 @@ impl Wiring<'_> {
             args.push("--dnsmasq-addr=".to_owned());
         }
         args.push(format!(
-            "--probe=kubedns,127.0.0.1:{},{name}",
+            "--probe=kubedns,127.0.0.1:{},{query}",
             self.ports.kubedns
         ));
         if !self.is_alone {
-            args.extend(self.sidecar_of_dnsmasq(&name));
+            args.extend(self.sidecar_of_dnsmasq(&query));
         }
         args.extend([
             // Not in the manifest, which uses the default addresses and ports.

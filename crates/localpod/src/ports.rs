@@ -1,7 +1,7 @@
 //! The ports of the pod on loopback: one block of consecutive numbers.
 //!
-//! In the cluster each container has the ports of the manifest (53, 10053, 8081, 10055, 10054). On
-//! a laptop other programs may use these ports, and unprivileged users cannot bind port 53.
+//! In the cluster, the containers have the ports 53, 10053, 8081, 10055, 10054 and 10056. On a
+//! laptop, other programs may use these ports, and unprivileged users cannot bind port 53.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -30,17 +30,17 @@ pub struct Ports {
     pub dnsmasq: u16,
     /// kubedns' DNS, UDP and TCP (10053).
     pub kubedns: u16,
-    /// kubedns' `/readiness` and `/cache` (8081).
+    /// kubedns' `/readiness`, `/cache`, `/explain`, `/tap` and `/top` (8081).
     pub readiness: u16,
     /// kubedns' `/metrics` (10055).
     pub kubedns_metrics: u16,
-    /// The sidecar's `/metrics` and `/healthcheck/*` (10054).
+    /// The sidecar's status page, metrics and health checks (10054).
     pub sidecar: u16,
     /// The embedded API server.
     pub api: u16,
     /// The example upstream, which serves `acme.example`, UDP and TCP.
     pub upstream: u16,
-    /// The nanny's status and metrics (10056).
+    /// The nanny's `/status`, `/healthz`, `/metrics`, `/tap` and `/top` (10056).
     pub nanny: u16,
 }
 
@@ -69,8 +69,8 @@ impl Ports {
         })
     }
 
-    /// The block that begins at `base`, or any free block for `base` 0, with the sockets of its
-    /// port `upstream`. Fails if a port of the block is in use.
+    /// The block that begins at `base`, and the sockets of its port `upstream`. If `base` is 0, the
+    /// block is any free one. Fails if a port of the block is in use, or if no free block is found.
     ///
     /// No other localpod chooses the same block while these sockets are open.
     pub fn choose(base: u16) -> Result<(Self, Sockets)> {
@@ -85,14 +85,15 @@ impl Ports {
             }
         }
         bail!(
-            "no block of {} free ports was found between {} and {}",
+            "--port-base 0: no block of {} free ports was found between {} and {}; choose a block with --port-base N",
             Self::COUNT,
             FREE_RANGE.start,
             FREE_RANGE.end
         )
     }
 
-    /// The same block for the direct topology: kubedns has the first port, and dnsmasq the second.
+    /// The same block for the topologies direct and alone: kubedns has the first port. With direct,
+    /// dnsmasq has the second port.
     #[must_use]
     pub fn direct(self) -> Self {
         Self {
@@ -128,8 +129,8 @@ impl Ports {
     /// All ports except `upstream`, each with its purpose.
     fn listed(self) -> [(u16, &'static str); Self::COUNT as usize - 1] {
         [
-            (self.dnsmasq, "dnsmasq"),
-            (self.kubedns, "kubedns, DNS"),
+            (self.dnsmasq, "DNS for clients"),
+            (self.kubedns, "DNS between dnsmasq and kubedns"),
             (self.readiness, "kubedns, readiness"),
             (self.kubedns_metrics, "kubedns, metrics"),
             (self.sidecar, "sidecar"),
@@ -176,7 +177,7 @@ mod tests {
         let _taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, free.kubedns)).unwrap();
         let error = Ports::choose(free.dns).unwrap_err().to_string();
         let expected = format!(
-            "port {} (kubedns, DNS) cannot be used: Address already in use",
+            "port {} (DNS between dnsmasq and kubedns) cannot be used: Address already in use",
             free.kubedns
         );
         assert!(error.starts_with(&expected), "{error}");

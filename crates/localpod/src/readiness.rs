@@ -39,7 +39,7 @@ fn checks(ports: Ports, is_alone: bool) -> Vec<(&'static str, Check)> {
     let http = |port, path| Check::Http { port, path };
     let mut checks = vec![
         (
-            "kubedns' first listing of Services and Endpoints",
+            "kubedns' first lists and configuration",
             http(ports.readiness, "/readiness"),
         ),
         ("an answer on the DNS port", Check::Dns { port: ports.dns }),
@@ -53,7 +53,10 @@ fn checks(ports: Ports, is_alone: bool) -> Vec<(&'static str, Check)> {
             "the sidecar's probe of dnsmasq",
             http(ports.sidecar, "/healthcheck/dnsmasq"),
         ));
-        checks.push(("the nanny's status page", http(ports.nanny, "/healthz")));
+        checks.push((
+            "the nanny's report that dnsmasq is up",
+            http(ports.nanny, "/healthz"),
+        ));
     }
     checks
 }

@@ -1,4 +1,5 @@
-//! Starts the pod, runs it until a signal arrives, then stops it and removes its files.
+//! Starts the pod, runs it until a signal arrives or the pod fails, then stops it and removes its
+//! files.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -28,7 +29,7 @@ use crate::upstream::Upstream;
 /// Tasks of the servers in this process. If a server ends early, the pod is stopped with an error.
 type Servers = JoinSet<Result<()>>;
 
-/// Runs the pod until a signal asks it to stop.
+/// Runs the pod until a signal asks it to stop, or until the pod fails.
 pub fn run(options: &Options, console: &Console) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -62,8 +63,7 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
 
     let config_dir = work.path().join("kube-dns-config");
     std::fs::create_dir(&config_dir).context("cannot make the directory of the ConfigMap")?;
-    let status = Status::create(options.status_file.clone(), ports, &config_dir);
-    let status = status.context("cannot write the status file (--status-file FILE)")?;
+    let status = Status::create(options.status_file.clone(), ports, &config_dir)?;
 
     let mut setup = Setup {
         options,
@@ -200,7 +200,7 @@ fn upstreams(options: &Options, ports: Ports) -> Vec<SocketAddr> {
     }
 }
 
-/// Prints the guide once the pod is ready.
+/// When the pod is ready, prints the guide and updates the status file.
 async fn announce(
     options: &Options,
     ports: Ports,

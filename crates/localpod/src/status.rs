@@ -2,10 +2,11 @@
 //! the pod.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::{Context as _, Result};
 use nix::unistd::Pid;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -45,7 +46,7 @@ pub struct ContainerState {
 
 impl Status {
     /// Writes `file` (if any) for the first time, so that an error shows early.
-    pub fn create(file: Option<PathBuf>, ports: Ports, config_dir: &Path) -> io::Result<Self> {
+    pub fn create(file: Option<PathBuf>, ports: Ports, config_dir: &Path) -> Result<Self> {
         let state = StatusFile {
             ready: false,
             ports,
@@ -86,17 +87,18 @@ impl Status {
         let mut state = self.state.lock();
         change(&mut state);
         if let Err(error) = self.write(&state) {
-            tracing::warn!(%error, "cannot write the status file");
+            tracing::warn!("{error:#}");
         }
     }
 
     /// Replaces the file as a whole, so that a reader sees a complete state.
-    fn write(&self, state: &StatusFile) -> io::Result<()> {
+    fn write(&self, state: &StatusFile) -> Result<()> {
         let Some(file) = &self.file else {
             return Ok(());
         };
         let mut json = serde_json::to_vec_pretty(state)?;
         json.push(b'\n');
         daemon::files::replace_file(file, |new| new.write_all(&json))
+            .with_context(|| format!("cannot write the status file {}", file.display()))
     }
 }
