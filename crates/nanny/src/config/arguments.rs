@@ -1,8 +1,8 @@
 //! The user's dnsmasq arguments, parsed.
 //!
-//! The words after `--` on the nanny's command line are for dnsmasq. The nanny itself needs to know
-//! the listen addresses, the servers, and whether dnsmasq reads resolv.conf. This module parses the
-//! words as dnsmasq's getopt does, and the configuration files named in them.
+//! The words after `--` on the nanny's command line are for dnsmasq. The nanny itself needs some of
+//! the options, for example the listen addresses and the servers. This module parses the words as
+//! dnsmasq's getopt does, and the configuration files named in them.
 
 mod conf_file;
 mod table;
@@ -49,7 +49,7 @@ impl DnsmasqArguments {
         arguments.given.extend(in_files.given);
         arguments.unknown = in_files.unknown;
 
-        // A script prints configuration for dnsmasq, which the nanny cannot read.
+        // The nanny cannot read the options that a script prints for dnsmasq.
         if arguments.has_option("conf-script") {
             arguments.unknown = Some("--conf-script".to_owned());
         }

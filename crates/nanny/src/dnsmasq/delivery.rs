@@ -2,7 +2,7 @@
 //!
 //! New routes are pending until dnsmasq uses them; then they are in force. A failed delivery is
 //! repeated until it succeeds, until newer routes arrive, or until the newest routes equal the
-//! routes in force. The reason of the failure is shown in the status. It is logged at the first
+//! routes in force. The reason for the failure is shown in the status. It is logged at the first
 //! failure, and again only when the reason changes.
 
 use std::io;
@@ -26,7 +26,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(3);
 pub(crate) enum DeliveryError {
     #[error("cannot write the servers file {path:?}: {reason}")]
     Unwritable { path: PathBuf, reason: io::Error },
-    #[error("dnsmasq rejects the new arguments: {0}")]
+    #[error("dnsmasq has not accepted the new arguments: {0}")]
     ArgumentsRejected(String),
     #[error("dnsmasq cannot be signalled: {0}")]
     Signal(Errno),
@@ -134,7 +134,7 @@ fn log_pending(pending: PendingStep, reason: &str) {
         ),
         PendingStep::Retry => error!(
             reason,
-            "dnsmasq does not have the newest servers, the previous ones stay in force"
+            "dnsmasq does not have the newest servers: the previous servers stay in force"
         ),
     }
 }
@@ -209,7 +209,7 @@ mod tests {
             delivery.mark_failed(&rejected());
             let soon = due(&mut delivery, RETRY_PAUSE / 2).await;
             assert_eq!(soon, None, "the delivery must not be repeated at once");
-            let reason = "dnsmasq rejects the new arguments: exit status 1: no";
+            let reason = "dnsmasq has not accepted the new arguments: exit status 1: no";
             assert_eq!(shown(&report), (json!(["192.0.2.1:53"]), json!(reason)));
         }
         delivery.mark_failed(&DeliveryError::Signal(Errno::EPERM));

@@ -15,7 +15,7 @@ pub(crate) fn describe(status: ExitStatus) -> String {
         return status.to_string();
     };
     let meaning = match code {
-        0 => "it ended by itself",
+        0 => "no error",
         1 => "its arguments or configuration are wrong",
         2 => {
             "it cannot use the network: an address is in use, or a port below 1024 needs NET_BIND_SERVICE"
@@ -26,6 +26,7 @@ pub(crate) fn describe(status: ExitStatus) -> String {
             "a miscellaneous problem, for example that dnsmasq cannot switch to its unprivileged user"
         }
         _ if code == i32::from(CANNOT_EXECUTE) => "it cannot be executed",
+        11.. => "a script of --dhcp-script or --conf-script failed",
         _ => "dnsmasq's manual does not list this status",
     };
     format!("exit status {code} ({meaning})")
@@ -58,9 +59,13 @@ mod tests {
         assert_eq!(describe(ExitStatus::from_raw(9)), "killed by SIGKILL");
         let crash = "a crash: killed by SIGSEGV";
         assert_eq!(describe(ExitStatus::from_raw(11)), crash);
-        assert_eq!(
-            describe(ExitStatus::from_raw(99 << 8)),
-            "exit status 99 (dnsmasq's manual does not list this status)"
-        );
+        for (code, meaning) in [
+            (7, "dnsmasq's manual does not list this status"),
+            (11, "a script of --dhcp-script or --conf-script failed"),
+            (127, "it cannot be executed"),
+        ] {
+            let expected = format!("exit status {code} ({meaning})");
+            assert_eq!(describe(ExitStatus::from_raw(code << 8)), expected);
+        }
     }
 }

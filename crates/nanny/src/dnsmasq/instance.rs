@@ -22,9 +22,9 @@ use crate::dnsmasq::process::DnsmasqProcess;
 use crate::dnsmasq::quiet_moment::{QuietMoments, SignalTiming};
 use crate::report::RestartReason;
 
-/// The longest wait for a moment without queries in flight. The nanny waits before a restart, and
-/// before a reload that removes servers. The wait is short because an edit should be in force
-/// within a second.
+/// The longest wait for a moment without queries in flight. The nanny waits before a restart with
+/// other arguments, and before a reload that removes servers. The wait is short because an edit
+/// should be in force within a second.
 const QUIET_TIMEOUT: Duration = Duration::from_millis(400);
 /// Timeout of `dnsmasq --test`.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ pub(super) struct DnsmasqInstance {
 
 impl DnsmasqInstance {
     /// Sends a signal at a moment without queries in flight. After [`QUIET_TIMEOUT`] without such
-    /// a moment, the signal is sent anyway. `None` on failure.
+    /// a moment, the signal is sent anyway. `None` if the signal could not be sent.
     pub(super) async fn signal_quietly(&mut self, signal: Signal) -> Option<SignalTiming> {
         // The search for such a moment blocks its thread, so the search runs in a blocking task.
         let mut quiet = self.quiet.clone();
@@ -71,7 +71,7 @@ impl DnsmasqInstance {
 /// The trial of dnsmasq's arguments for new routes.
 pub(super) struct ArgumentTrial {
     pub(super) routes: Routes,
-    /// The error says why dnsmasq does not accept the arguments.
+    /// The error says why dnsmasq does not accept the arguments, or why the trial failed.
     pub(super) outcome: Result<(), String>,
 }
 
@@ -110,7 +110,7 @@ async fn test_arguments(program: &Path, argv: &[OsString]) -> Result<(), String>
 
 /// The reason why an instance ends.
 pub(super) enum InstanceEnd {
-    /// dnsmasq ended by itself.
+    /// dnsmasq ended, but the nanny did not end it.
     Exited(std::io::Result<ExitStatus>),
     /// The nanny stops.
     Stop,

@@ -267,7 +267,7 @@ async fn edit_without_servers_file_restarts_dnsmasq() {
     rig.until("www.acme.test.", "192.0.2.12").await;
     let status = rig.restarted("configuration").await;
     let end = &status["dnsmasq"]["lastEnd"];
-    assert_eq!(*end, "exit status 0 (it ended by itself)");
+    assert_eq!(*end, "exit status 0 (no error)");
     let replaced = rig.dnsmasq();
     assert_ne!(replaced, before);
 
@@ -276,7 +276,7 @@ async fn edit_without_servers_file_restarts_dnsmasq() {
     fs::write(rig.path("dnsmasq.conf"), "no-such-option\n").unwrap();
     rig.config(&stub_domains(&first));
     let line = rig
-        .logs("dnsmasq rejects the new arguments: exit status 1")
+        .logs("dnsmasq has not accepted the new arguments: exit status 1")
         .await;
     assert!(line.contains("bad option at line 1 of"), "{line}");
     rig.until("www.acme.test.", "192.0.2.12").await;

@@ -4,11 +4,13 @@
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use daemon::error_chain::without_number;
+
 use super::GivenOption;
 
 /// Maximum number of files to read; options in further files stay unknown.
 const MAX_FILES: usize = 64;
-/// Limit of the size of a file, in octets.
+/// Limit of the size of a file, in octets: 1 MiB.
 const MAX_FILE_SIZE: u64 = 1 << 20;
 
 /// The options found in the files.
@@ -29,7 +31,7 @@ pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> ConfFileOpt
 
     let mut count = 0;
     while let Some(path) = waiting.pop() {
-        // Files may include each other.
+        // Files may include each other in a circle, so the number of files is limited.
         count += 1;
         if count > MAX_FILES {
             found.unknown = Some(format!(
@@ -37,13 +39,15 @@ pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> ConfFileOpt
             ));
             break;
         }
-        let Some(text) = read_file(&path) else {
-            // If the file is unreadable, dnsmasq logs the cause itself.
-            found.unknown = Some(format!(
-                "the configuration file {} cannot be read",
-                path.display()
-            ));
-            continue;
+        let text = match read_file(&path) {
+            Ok(text) => text,
+            Err(reason) => {
+                found.unknown = Some(format!(
+                    "the nanny cannot read the configuration file {}: {reason}",
+                    path.display()
+                ));
+                continue;
+            }
         };
 
         for given in text.lines().filter_map(parse_line) {
@@ -63,19 +67,22 @@ pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> ConfFileOpt
     found
 }
 
-/// The text of a configuration file; `None` if it is unreadable, too large, or not a file.
-fn read_file(path: &Path) -> Option<String> {
-    let metadata = std::fs::metadata(path).ok()?;
+/// The text of a configuration file, or the reason why the file cannot be read.
+fn read_file(path: &Path) -> Result<String, String> {
+    let metadata = std::fs::metadata(path).map_err(|error| without_number(&error))?;
     if metadata.file_type().is_char_device() {
         // A character device such as /dev/null has no options.
-        return Some(String::new());
+        return Ok(String::new());
     }
 
-    if !metadata.is_file() || metadata.len() > MAX_FILE_SIZE {
-        return None;
+    if !metadata.is_file() {
+        return Err("it is not a regular file".to_owned());
     }
-    let octets = std::fs::read(path).ok()?;
-    Some(String::from_utf8_lossy(&octets).into_owned())
+    if metadata.len() > MAX_FILE_SIZE {
+        return Err("it is larger than 1 MiB".to_owned());
+    }
+    let octets = std::fs::read(path).map_err(|error| without_number(&error))?;
+    Ok(String::from_utf8_lossy(&octets).into_owned())
 }
 
 /// The files that dnsmasq reads for a `conf-dir` value:

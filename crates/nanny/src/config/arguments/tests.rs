@@ -1,4 +1,4 @@
-//! Command lines in all spellings that dnsmasq accepts.
+//! Tests of command lines in the spellings of getopt, and of configuration files.
 
 use std::fs;
 
