@@ -239,7 +239,7 @@ impl LoopFinder {
             info!(
                 %server,
                 domain,
-                "forwarding loop has ended, and the server of the stub domain is in use again"
+                "forwarding loop through the server of the stub domain has ended"
             );
         }
 
@@ -261,7 +261,7 @@ impl LoopFinder {
             warn!(%server, "upstream server forwards to dnsmasq, and is left out while it does");
         }
         for server in self.found.difference(&found) {
-            info!(%server, "forwarding loop has ended, and the upstream server is in use again");
+            info!(%server, "forwarding loop through the upstream server has ended");
         }
 
         // A reload empties the cache of dnsmasq. So if dnsmasq still disagrees with the probes

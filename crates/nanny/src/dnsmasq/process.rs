@@ -35,8 +35,8 @@ const READ: usize = 64 << 10;
 /// Size of a log pipe in octets: the largest size that needs no capability. The pipe holds about
 /// 10,000 lines.
 const PIPE: i32 = 1 << 20;
-/// Maximum number of events in the queue. Further events are dropped, because they only repeat
-/// earlier events.
+/// Maximum number of events in the queue. Further events are dropped; most of them repeat earlier
+/// events.
 const WAITING_EVENTS: usize = 64;
 /// The time to wait for the last lines of a process that has ended. The children of dnsmasq that
 /// answer over TCP may keep the pipe open.
@@ -124,7 +124,8 @@ impl DnsmasqProcess {
         self.child.wait().await
     }
 
-    /// Kills the remaining children of a dnsmasq that ended, and returns the last log line.
+    /// Kills the remaining children of a dnsmasq that ended. Returns the last log line, apart from
+    /// details and queries.
     pub(crate) async fn clean_up(mut self) -> String {
         // Children that answer TCP queries outlive dnsmasq, and would serve at the same time as the
         // next dnsmasq.
@@ -195,8 +196,8 @@ impl LogPipe {
     }
 }
 
-/// Reaps the children of a dnsmasq that ended. The nanny inherits them, because it is the first
-/// process of the container.
+/// Reaps the children of a dnsmasq that ended. The nanny inherits them if it is the first process
+/// of the container.
 fn reap_group(group: Pid) {
     let any_of_group = Pid::from_raw(-group.as_raw());
     while let Ok(status) = waitpid(any_of_group, Some(WaitPidFlag::WNOHANG)) {
@@ -296,7 +297,7 @@ impl LogReader {
             self.queries.followers.record_lost_lines(lines);
             warn!(
                 lines,
-                "dnsmasq dropped lines of its log, the nanny did not read them in time"
+                "dnsmasq dropped lines of its log because the nanny did not read them in time"
             );
             return;
         }

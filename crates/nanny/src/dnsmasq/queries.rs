@@ -3,10 +3,10 @@
 //!
 //! dnsmasq cannot start to log queries while it runs, and a restart empties its cache. So only the
 //! query log of the `ConfigMap` makes the nanny restart dnsmasq with `--log-queries=extra`. Taps
-//! and the ranking work only while dnsmasq logs queries for the query log, or because of the user's
-//! arguments. At other times, requests for a tap or the ranking are rejected, because such a
-//! request must not restart dnsmasq. [`query_lines`] joins the log lines of a query. Each follower
-//! has a filter and a bounded queue.
+//! and the ranking work only while dnsmasq runs with this option, for the query log or because of
+//! the user's arguments. At other times, requests for a tap or the ranking are rejected, because
+//! such a request must not restart dnsmasq. [`query_lines`] joins the log lines of a query. Each
+//! follower has a filter and a bounded queue.
 //!
 //! [`query_lines`]: crate::dnsmasq::query_lines
 
@@ -34,8 +34,8 @@ const MAX_QUEUED: usize = 4096;
 /// The reason why a request for a tap or the ranking is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "dnsmasq does not log queries, and the nanny does not restart dnsmasq for this request: set queryLog in the ConfigMap, or \
-     start dnsmasq with --log-queries=extra"
+    "dnsmasq does not run with --log-queries=extra, and the nanny does not restart dnsmasq for this request: set queryLog in \
+     the ConfigMap, or start dnsmasq with this argument"
 )]
 pub(crate) struct QueriesNotLogged;
 
@@ -47,7 +47,7 @@ pub(crate) struct QueryFollowers(Arc<SharedFollowers>);
 #[derive(Debug)]
 struct SharedFollowers {
     state: Mutex<FollowerState>,
-    /// The arguments of the user make dnsmasq log queries.
+    /// The arguments of the user contain `--log-queries=extra`.
     always_logged: bool,
     /// The query log is open, and dnsmasq logs queries only for it.
     wanted: watch::Sender<bool>,
@@ -86,13 +86,13 @@ impl FollowerCounters {
 #[derive(Debug, Default)]
 struct FollowerState {
     joiner: QueryLineJoiner,
-    /// `None` while dnsmasq does not log queries.
+    /// `None` while dnsmasq does not run with `--log-queries=extra`.
     ranking: Option<QueryRanking>,
     queues: Vec<FollowerQueue>,
     next_id: u64,
 }
 
-/// Counts the queries from the moment at which dnsmasq began to log queries.
+/// Ranks the queries of the last minutes that dnsmasq has logged.
 #[derive(Debug)]
 struct QueryRanking {
     top: TopQueries,
@@ -186,8 +186,8 @@ impl FollowerQueue {
 }
 
 impl QueryFollowers {
-    /// Begins without followers. With `always_logged`, the arguments of the user make dnsmasq log
-    /// queries.
+    /// Begins without followers. With `always_logged`, the arguments of the user contain
+    /// `--log-queries=extra`.
     pub(crate) fn new(metrics: &Metrics, always_logged: bool) -> Result<Self, MetricError> {
         let state = FollowerState {
             ranking: always_logged.then(QueryRanking::default),
@@ -202,7 +202,7 @@ impl QueryFollowers {
     }
 
     /// A value that is true while dnsmasq must run with `--log-queries=extra` for the query log.
-    /// The value is always false if the user's arguments make dnsmasq log queries.
+    /// The value is always false if the user's arguments contain this option.
     pub(crate) fn logging_wanted(&self) -> watch::Receiver<bool> {
         self.0.wanted.subscribe()
     }
@@ -242,7 +242,7 @@ impl QueryFollowers {
     ///
     /// # Errors
     ///
-    /// [`QueriesNotLogged`] if dnsmasq does not log queries.
+    /// [`QueriesNotLogged`] if dnsmasq does not run with `--log-queries=extra`.
     pub(crate) fn open_tap(
         &self,
         filter: QueryFilter,
@@ -259,7 +259,7 @@ impl QueryFollowers {
     ///
     /// # Errors
     ///
-    /// [`QueriesNotLogged`] if dnsmasq does not log queries.
+    /// [`QueriesNotLogged`] if dnsmasq does not run with `--log-queries=extra`.
     pub(crate) fn ranking(&self) -> Result<RankingDocument, QueriesNotLogged> {
         let state = self.0.state.lock();
         let ranking = state.ranking.as_ref().ok_or(QueriesNotLogged)?;
@@ -294,7 +294,8 @@ impl QueryFollowers {
 }
 
 impl SharedFollowers {
-    /// Returns whether dnsmasq logs queries, or is about to be restarted so that it logs queries.
+    /// Returns whether dnsmasq runs with `--log-queries=extra`, or is about to be restarted with
+    /// this option.
     fn is_logged(&self, state: &FollowerState) -> bool {
         self.always_logged || state.has_query_log()
     }
@@ -348,7 +349,7 @@ impl LineSource for QueryReader {
             .unwrap_or_default()
     }
 
-    /// A tap is over when dnsmasq no longer logs queries.
+    /// A tap is over when dnsmasq no longer runs with `--log-queries=extra`.
     fn is_over(&self) -> bool {
         !self.shared.is_logged(&self.shared.state.lock())
     }

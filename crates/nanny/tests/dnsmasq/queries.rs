@@ -72,10 +72,10 @@ async fn ranking(status: SocketAddr) -> RankingDocument {
     serde_json::from_str(&page.body).unwrap()
 }
 
-/// The refusal if dnsmasq does not log queries.
+/// The refusal if dnsmasq does not run with `--log-queries=extra`.
 fn not_logged() -> (u16, String) {
-    let text = "dnsmasq does not log queries, and the nanny does not restart dnsmasq for this request: set queryLog in the \
-                ConfigMap, or start dnsmasq with --log-queries=extra\n";
+    let text = "dnsmasq does not run with --log-queries=extra, and the nanny does not restart dnsmasq for this request: \
+                set queryLog in the ConfigMap, or start dnsmasq with this argument\n";
     (503, text.to_owned())
 }
 
