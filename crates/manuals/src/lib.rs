@@ -1,6 +1,6 @@
 //! Manual pages and shell completions of the binaries, generated from their command lines.
 //!
-//! A release contains these pages and completions as separate files, since the images have no
+//! A release contains these pages and completions as separate files, because the images have no
 //! shell.
 
 use std::fs;

@@ -1,7 +1,6 @@
 //! The routes: the servers to which dnsmasq forwards queries, by the domain of the query name.
 //!
-//! Pure functions compute the routes from the configuration, resolv.conf and the addresses of the
-//! servers that the configuration gives by name.
+//! Pure functions compute the routes from [`RouteSources`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,8 +41,8 @@ pub struct Routes {
 /// The forwarder of queries to the upstream servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ForwardMode {
-    /// dnsmasq, as with kube-dns. Servers that need another transport than plain DNS over UDP are
-    /// queried by kubedns.
+    /// dnsmasq, as with kube-dns. dnsmasq uses kubedns for servers that need another transport than
+    /// plain DNS over UDP, for rules for external names, and for the keys `hosts` and `aliases`.
     #[default]
     Dnsmasq,
     /// kubedns. dnsmasq is a cache in front of kubedns, and forwards all queries to it.
@@ -82,7 +81,7 @@ pub struct StubServer {
     pub server: Nameserver,
 }
 
-/// A configured server that is not used.
+/// A server of the configuration or of resolv.conf that is not used.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OmittedServer {
     /// A server that is dnsmasq itself: queries to this server would loop.
@@ -94,7 +93,7 @@ pub enum OmittedServer {
     },
     /// A server that forwards the names of its stub domain to dnsmasq.
     LeadsBack(StubServer),
-    /// A stub server that is given by a name, while this name has no address yet.
+    /// A stub server given by a name that has no address yet.
     Unresolved {
         /// The stub domain.
         domain: String,
@@ -114,8 +113,10 @@ pub struct RouteSources<'a> {
     pub names: &'a ResolvedNames,
     /// The addresses that dnsmasq listens on.
     pub listening: &'a ListenAddresses,
-    /// The server for stub domains without a usable server address; it answers SERVFAIL. Queries
-    /// for these stub domains must not leak to the upstream servers, and must not get NXDOMAIN.
+    /// The server that answers SERVFAIL. dnsmasq queries it for a stub domain without a usable
+    /// server, and in place of kubedns while kubedns does not follow this configuration. Otherwise
+    /// these queries would leak to other servers or get NXDOMAIN. The server also receives the
+    /// probes of stub servers that came back to dnsmasq.
     pub servfail_server: Nameserver,
     /// The labels, such as `forward-loop.1`, that a probe of a stub server puts before the stub
     /// domain. `None` if stub servers are not probed.
@@ -134,7 +135,7 @@ pub struct RouteSources<'a> {
     pub kubedns_follows: bool,
 }
 
-/// Routes, and the configured servers that they leave out.
+/// Routes, and the servers that they leave out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ComputedRoutes {
     /// The routes.

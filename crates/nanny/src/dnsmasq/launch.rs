@@ -8,9 +8,10 @@
 //! | `--server ip#port` per upstream server | | `server=ip#port` |
 //! | `--no-resolv` with upstream servers | `--no-resolv`, always | the servers of resolv.conf, if no upstream servers are configured |
 //!
-//! With [`ForwardMode::Kubedns`], the nanny writes a single server into the file: kubedns. If a
-//! configured server needs another transport than plain DNS over UDP, the single server is the
-//! nanny's SERVFAIL server until kubedns has applied the configuration.
+//! With [`ForwardMode::Kubedns`], or with rules for external names that kubedns applies, the nanny
+//! writes one server into the file, after the lines of the user's own servers file: kubedns. With
+//! [`ForwardMode::Kubedns`], this server is the nanny's SERVFAIL server until kubedns has applied
+//! the configuration, if a configured server needs another transport than plain DNS over UDP.
 //!
 //! With [`ForwardMode::Kubedns`], the nanny does not pass the user's `--dns-loop-detect` to
 //! dnsmasq.
@@ -115,9 +116,9 @@ const LOOP_DETECTION: &str = "dns-loop-detect";
 /// rejects the excess. A much higher limit costs time, because dnsmasq searches the sockets of all
 /// waiting queries before each answer.
 const MAX_FORWARDED: usize = 600;
-/// Milliseconds until the first and the last retry to kubedns (`--fast-dns-retry`). So if kubedns
-/// restarts, dnsmasq repeats a query before the client does so after five seconds. kubedns forwards
-/// a retried query only once.
+/// Milliseconds until the first retry to kubedns, and until dnsmasq stops retrying
+/// (`--fast-dns-retry`). Without these retries, a query that is lost in a restart of kubedns would
+/// fail until the client repeats it after five seconds. kubedns forwards a retried query only once.
 const RETRIES: &str = "500,4000";
 
 impl LaunchPlan {
@@ -223,7 +224,7 @@ impl LaunchPlan {
         // The arguments may bypass kubedns, or concern servers that only kubedns queries.
         for server in arguments.servers_for_all_names() {
             self.notes.push(format!(
-                "--server={server}: dnsmasq asks this server as well as kubedns, and takes the first answer"
+                "--server={server}: dnsmasq asks this server as well as kubedns, so some answers do not come from kubedns"
             ));
         }
         for option in ["no-resolv", "resolv-file"] {

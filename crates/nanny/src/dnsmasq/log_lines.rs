@@ -22,9 +22,9 @@ pub(crate) enum LineSeverity {
     Error,
     /// dnsmasq is degraded, but serves.
     Warning,
-    /// Start, stop, statistics.
+    /// Any other line, for example about a start, a stop or statistics.
     Information,
-    /// A line about the servers, files or options of dnsmasq. The nanny logs these itself.
+    /// A line about the servers, files or options of dnsmasq. It is logged only at debug level.
     Detail,
     /// A line of `--log-queries`.
     Query,
