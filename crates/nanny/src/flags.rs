@@ -16,9 +16,10 @@ const ABOUT: &str = "Manages the dnsmasq daemon, handles configuration given by 
 /// The last lines of `-help`.
 const COMMANDS: &str = "\
 Commands for the pod:
-  dnsmasq-nanny tap                     follow queries of kubedns and their answers live
-  dnsmasq-nanny tap --dnsmasq           follow queries of dnsmasq, if it logs them
-  dnsmasq-nanny top                     rank the busiest clients and the most queried names";
+  dnsmasq-nanny tap                     follow queries to kubedns and their answers live
+  dnsmasq-nanny tap --dnsmasq           follow queries to dnsmasq, if dnsmasq logs them
+  dnsmasq-nanny top                     rank the busiest clients of kubedns and the most queried names
+  dnsmasq-nanny top --dnsmasq           rank those of dnsmasq, if dnsmasq logs its queries";
 
 /// The flags of the nanny. Flags that kube-dns has, too, keep their names, meanings and defaults.
 #[derive(Debug, clap::Parser)]
@@ -52,8 +53,9 @@ pub struct Flags {
         default_value = "127.0.0.1:10053"
     )]
     pub kubedns_server: String,
-    /// domain whose names are resolved through kubedns (default: the one that the arguments of
-    /// dnsmasq route to -kubednsServer, else cluster.local)
+    /// cluster domain: stub servers given by a name in this domain are resolved through kubedns
+    /// (default: the domain that the arguments of dnsmasq route to -kubednsServer, else
+    /// cluster.local)
     #[arg(long = "kubednsDomain", value_name = "string", default_value = "")]
     pub kubedns_domain: String,
     /// forwarder to the upstream servers: dnsmasq, or kubedns (dnsmasq then forwards all queries to

@@ -474,7 +474,8 @@ impl Report {
         if let Err(error) = &written
             && !failed_before
         {
-            warn!(%error, "the status file cannot be written");
+            let path = directory.file_path(STATUS_FILE);
+            warn!(?path, %error, "the status file cannot be written");
         }
         written
     }

@@ -246,7 +246,7 @@ impl Router {
         }
         for gone in self.omitted.difference(&omitted) {
             if let OmittedServer::Loop { server, .. } = gone {
-                info!(%server, "a server that was dnsmasq itself is no longer configured");
+                info!(%server, "a server that is dnsmasq itself no longer has to be left out");
             }
         }
 
@@ -292,7 +292,7 @@ impl KubednsState {
 
         info!(
             routes,
-            "kubedns reports a new list of upstream servers, so the cache of dnsmasq is flushed"
+            "kubedns reports new upstreams, stub domains, search list, hosts, aliases or rules, so the cache of dnsmasq is flushed"
         );
         self.routes = Some(routes);
         self.flush_count += 1;

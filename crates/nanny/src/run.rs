@@ -176,7 +176,7 @@ impl NannyStart {
         let stub_probes = StubProbes::new();
         let servfail_server = ServfailServer::bind(stub_probes.clone())
             .await
-            .context("cannot listen on a loopback port")?;
+            .context("the SERVFAIL server cannot listen on a loopback port")?;
         self.report
             .set_servfail_server(servfail_server.local_addr());
 
@@ -432,7 +432,9 @@ async fn name_sources(
     } else if wire::rfc1123::is_subdomain(&given) {
         given
     } else {
-        anyhow::bail!("-kubednsDomain: {given:?} is no domain name");
+        anyhow::bail!(
+            "-kubednsDomain: {given:?} is no domain name (accepted: letters, digits, '-' and '.')"
+        );
     };
 
     debug!(
@@ -449,13 +451,13 @@ async fn name_sources(
 
 /// The address of `-kubednsServer`. A name such as `localhost` is looked up once, at the start.
 async fn resolve_kubedns_address(server: &str) -> anyhow::Result<Nameserver> {
-    let accepted = "-kubednsServer (accepted: IP, IP:port, name:port)";
-    let server = ServerAddr::from_flag(server).context(accepted)?;
+    let server = ServerAddr::from_flag(server).context("-kubednsServer")?;
+    let failure = || format!("-kubednsServer: cannot look up {server}");
     let address = timeout(LOOKUP, first_address(&server))
         .await
-        .context("lookup timed out")
-        .context(accepted)?;
-    Ok(address.context(accepted)?.into())
+        .with_context(failure)?
+        .with_context(failure)?;
+    Ok(address.into())
 }
 
 fn log_version(dnsmasq: &DnsmasqVersion) {
@@ -493,7 +495,7 @@ fn plan_launch(settings: LaunchSettings<'_>, directory: Option<&StateDir>) -> La
         info!("{note}");
     }
     if let Some(reason) = &plan.restart_reason {
-        warn!(%reason, "edits of the configuration restart dnsmasq");
+        warn!(%reason, "dnsmasq gets its servers as arguments, so a change of its servers needs a restart");
     }
     plan
 }

@@ -475,7 +475,8 @@ impl Supervisor {
         }
         warn!(
             file = %path.display(),
-            "the file given with --servers-file cannot be read, or is too large"
+            max_bytes = LARGEST_EXTRA,
+            "the file given with --servers-file cannot be read or is too large, so its servers are not used"
         );
         String::new()
     }
