@@ -2,9 +2,9 @@
 //! `routes.kubedns.`.
 //!
 //! dnsmasq caches the answers of kubedns, and must flush its cache when kubedns changes its
-//! upstreams. The nanny does not see this change: kubedns may apply an edit of the configuration
-//! earlier or later than the nanny. kubedns also follows its own resolv.conf and the addresses of
-//! server names. So the nanny polls kubedns.
+//! upstreams, hosts or rules. The nanny does not see this change: kubedns may apply an edit of the
+//! configuration earlier or later than the nanny. kubedns also follows its own resolv.conf and the
+//! addresses of server names. So the nanny polls kubedns.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const PERIOD: Duration = Duration::from_millis(250);
 pub(crate) struct KubednsRoutes {
     /// The version of the configuration in force in kubedns.
     pub(crate) configuration: String,
-    /// A hash of kubedns' servers for external names.
+    /// A hash of kubedns' upstreams, stub domains, search list, hosts, aliases and rules.
     pub(crate) routes: String,
     /// The value of kubedns' `--topology`, such as `cache`.
     pub(crate) topology: String,

@@ -1,5 +1,5 @@
-//! The listener of the nanny's pages. If the port is taken, the listener waits until the port is
-//! free. DNS is not affected.
+//! The listener of the nanny's pages. If the nanny cannot listen, for example because the port is
+//! taken, it tries again until it can. DNS is not affected.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use warp::Filter;
 
-/// The pause after the first failed attempt to listen. Further pauses are longer.
+/// The longest pause after the first failed attempt to listen. It doubles after each further
+/// failure, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -20,7 +21,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub(crate) struct PageListener {
     host: String,
     port: u16,
-    /// `None` while the port is taken.
+    /// `None` until the nanny can listen.
     server: Option<Server>,
 }
 
@@ -40,8 +41,8 @@ impl PageListener {
         }
     }
 
-    /// Serves `pages` until `stop`. If the port is taken, the pages are served once it is free: in
-    /// a rollout on the host network, the old pod keeps the port for some seconds.
+    /// Serves `pages` until `stop`, as soon as the nanny can listen: in a rollout on the host
+    /// network, the old pod keeps the port for some seconds.
     pub(crate) async fn run<F>(mut self, pages: F, stop: CancellationToken)
     where
         F: Filter<Error = warp::Rejection> + Clone + Send + Sync + 'static,

@@ -312,7 +312,7 @@ impl Report {
         self.counters.hasty_reloads.inc();
     }
 
-    /// Records the state of the configuration after an edit.
+    /// Records the state of the configuration.
     pub(crate) fn set_configuration(&self, state: &ConfigState) {
         let counters = &self.counters.config;
         counters.info.set(&state.version.to_string());

@@ -1,5 +1,5 @@
-//! Computes the routes whenever the configuration, resolv.conf or the address of a server name
-//! changes.
+//! Computes the routes again whenever one of their sources changes: the configuration, resolv.conf,
+//! the addresses of server names, the routes of kubedns, or the forwarding loops.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -31,7 +31,8 @@ const MAX_DIFFERENCE: Duration = Duration::from_mins(2);
 #[derive(Debug)]
 pub(crate) struct RouterInputs {
     pub(crate) config: watch::Receiver<ConfigState>,
-    /// The resolv.conf whose servers dnsmasq uses; empty if dnsmasq uses no resolv.conf.
+    /// The resolv.conf whose servers the nanny gives to dnsmasq; empty if dnsmasq reads resolv.conf
+    /// itself or uses none.
     pub(crate) resolv_conf: watch::Receiver<ResolvConf>,
     pub(crate) names: watch::Receiver<ResolvedNames>,
     pub(crate) kubedns: watch::Receiver<Option<KubednsRoutes>>,
@@ -54,7 +55,7 @@ pub(crate) struct RouterRequests {
 #[derive(Debug)]
 pub(crate) struct RouterSettings {
     pub(crate) arguments: DnsmasqArguments,
-    /// The server that answers SERVFAIL. dnsmasq asks it for domains that have no usable server.
+    /// The address of the [SERVFAIL server](crate::dnsmasq::servfail_server).
     pub(crate) servfail_server: Nameserver,
     /// The labels, such as `forward-loop.1`, that a probe of a stub server puts before the stub
     /// domain. `None` if stub servers are not probed.
@@ -231,8 +232,9 @@ impl Router {
         });
     }
 
-    /// Logs each loop once when it appears, and once when it is gone. Unresolved names are logged
-    /// by the resolver. Loops that probes find are logged by the detection of loops.
+    /// Reports the servers left out. Logs a server that is dnsmasq itself once when it appears, and
+    /// once when it is gone. The resolver logs unresolved names, and the detection of loops logs
+    /// the loops that probes find.
     fn record_omitted(&mut self, omitted: BTreeSet<OmittedServer>) {
         for new in omitted.difference(&self.omitted) {
             if let OmittedServer::Loop { domain, server } = new {

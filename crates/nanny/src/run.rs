@@ -54,13 +54,13 @@ const LOOKUP: Duration = Duration::from_secs(5);
 /// The longest wait for the end of the tasks after they are told to stop.
 const ENDING: Duration = Duration::from_secs(2);
 
-/// Runs the nanny until shutdown, or until dnsmasq dies too often.
+/// Runs the nanny until shutdown, or until it fails, for example because dnsmasq dies too often.
 pub async fn run(flags: Flags, shutdown: Shutdown) -> anyhow::Result<()> {
     let nanny = Nanny::prepare(flags).await?;
     nanny.run(shutdown.stop).await
 }
 
-/// The nanny after all steps of the start that can fail.
+/// The nanny, ready to start dnsmasq.
 struct Nanny {
     tasks: Tasks,
     stop_tasks: CancellationToken,
@@ -159,16 +159,18 @@ struct StartedRouting {
     loop_mark: Option<LoopMark>,
 }
 
-/// The resolv.conf files that the nanny reads.
+/// The content of the resolv.conf files that the nanny reads.
 struct ResolvConfs {
-    /// The file whose servers dnsmasq uses; empty if dnsmasq uses no resolv.conf.
+    /// The servers that the nanny gives to dnsmasq; empty if dnsmasq reads resolv.conf itself or
+    /// uses none.
     for_dnsmasq: watch::Receiver<ResolvConf>,
-    /// The file whose servers resolve the names of stub servers.
+    /// The servers that resolve the names of stub servers, except names in the cluster domain.
     for_names: watch::Receiver<ResolvConf>,
 }
 
 impl NannyStart {
-    /// Starts the sources of the routes, and the router.
+    /// Starts the sources of the routes, the router, the SERVFAIL server and the detection of
+    /// loops.
     async fn start_routing(&mut self, sources: LookupSources) -> anyhow::Result<StartedRouting> {
         let kubedns = sources.kubedns;
         let states = self.follow_configuration(&sources.cluster_domain);
@@ -228,8 +230,8 @@ impl NannyStart {
         Ok(started)
     }
 
-    /// Starts the detection of loops, unless only kubedns queries the upstreams. Returns the mark
-    /// that dnsmasq needs for the detection.
+    /// Starts the detection of loops, except with `-forward=kubedns`. Returns the mark that dnsmasq
+    /// needs for the detection.
     fn start_loop_finder(
         &mut self,
         routes: watch::Receiver<Routes>,

@@ -20,7 +20,8 @@ static LISTENING: LazyLock<ListenAddresses> = LazyLock::new(|| {
     ListenAddresses::from_arguments(&DnsmasqArguments::from_words(vec!["--port=0".into()]))
 });
 
-/// The keys of the values in the input, in order.
+/// The keys of the values in the input, in order. The text of a resolv.conf comes before the
+/// values, and a NUL octet separates the parts.
 const KEYS: [&str; 10] = [
     "stubDomains",
     "upstreamNameservers",

@@ -8,9 +8,9 @@
 //! 12 10.244.0.7/4711 reply www.example.test is 198.51.100.1
 //! ```
 //!
-//! No line marks the end of a query, so a query is reported with the first line that answers it. A
-//! query without an answer is reported without an RCODE after [`UNANSWERED_AFTER`], or when more
-//! than [`MAX_WAITING`] queries wait.
+//! No line marks the end of a query, so the first line with an answer completes the query. A query
+//! without an answer is reported without an RCODE after [`UNANSWERED_AFTER`], or when more than
+//! [`MAX_WAITING`] queries wait.
 //!
 //! dnsmasq forwards identical queries of several clients only once. After the lines of the
 //! response, each further query has a line `reply query is duplicate`. If a client repeats a query
@@ -64,7 +64,7 @@ impl LoggedQuery {
     }
 }
 
-/// A query without an answer.
+/// A query that waits for its answer.
 #[derive(Debug)]
 struct UnansweredQuery {
     /// The query's number, and the client's address and port, as written. The number alone is not
@@ -92,7 +92,7 @@ struct LineAnswer<'l> {
 /// Joins the lines of all queries.
 #[derive(Debug, Default)]
 pub(crate) struct QueryLineJoiner {
-    /// Queries without an answer, oldest first.
+    /// The queries that wait for an answer, oldest first.
     waiting: VecDeque<UnansweredQuery>,
     /// The last query that a server answered.
     last_answered: Option<LoggedQuery>,
@@ -146,8 +146,8 @@ impl QueryLineJoiner {
         }
     }
 
-    /// Adds a query, and removes the oldest query if too many wait. Returns the removed query if it
-    /// certainly has no answer.
+    /// Adds a query, and removes the oldest query if too many wait. Returns the removed query,
+    /// unless its answer may be in other lines.
     fn begin_query(&mut self, id: &str, query: &str, now: Instant) -> Option<LoggedQuery> {
         let (qtype, rest) = query.split_once("] ")?;
         let (name, client) = rest.rsplit_once(" from ")?;
@@ -195,8 +195,8 @@ impl QueryLineJoiner {
         Some(answered)
     }
 
-    /// Removes the queries that wait for too long. Returns the queries that certainly have no
-    /// answer.
+    /// Removes the queries that have waited too long. Returns them, except those whose answer may
+    /// be in other lines.
     fn expire_waiting(&mut self, now: Instant) -> Vec<LoggedQuery> {
         let mut expired = Vec::new();
         while let Some(query) = self.waiting.pop_front_if(|query| query.is_late(now)) {
@@ -213,7 +213,7 @@ impl UnansweredQuery {
         now.saturating_duration_since(self.since) >= UNANSWERED_AFTER
     }
 
-    /// Returns whether both are the same query from the same port.
+    /// Returns whether `other` is the same query from the same address and port.
     fn is_repetition_of(&self, other: &Self) -> bool {
         self.qtype == other.qtype
             && self.name == other.name
@@ -225,7 +225,8 @@ impl UnansweredQuery {
         self.id.split_once(' ').map_or("", |(_, port)| port)
     }
 
-    /// Completes the query with the answer of `last`, if both have the same name and type.
+    /// Completes the query: with the answer of `last` if both have the same name and type,
+    /// otherwise without an answer.
     fn complete_like(self, last: Option<&LoggedQuery>, now: Instant) -> LoggedQuery {
         match last {
             Some(last) if last.qtype == self.qtype && last.name == self.name => {
@@ -286,8 +287,7 @@ fn parse_answer<'l>(source: &'l str, rest: &str) -> Option<LineAnswer<'l>> {
 mod tests {
     use super::*;
 
-    /// The queries reported for lines that a real dnsmasq 2.90 logged. The lines are a second
-    /// apart.
+    /// The queries reported for these lines, which are a second apart.
     fn joined(lines: &str) -> Vec<String> {
         joined_each(Duration::from_secs(1), lines)
     }
@@ -315,6 +315,7 @@ mod tests {
 
     #[test]
     fn lines_of_one_query_become_one() {
+        // Lines as dnsmasq 2.90 logs them.
         let lines = "\
 12 10.244.0.7/4711 query[A] Www.Example.test from 10.244.0.7
 13 10.244.0.8/4711 query[AAAA] web.default.svc.cluster.local from 10.244.0.8

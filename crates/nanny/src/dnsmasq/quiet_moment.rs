@@ -3,14 +3,14 @@
 //! When dnsmasq reads its servers again, it drops the queries that wait for a removed server: their
 //! clients get no response. So the SIGHUP for a reload that removes a server is sent at a quiet
 //! moment, in which no query waits for a server and dnsmasq handles no query. During the check,
-//! which takes less than a millisecond, dnsmasq is stopped (SIGSTOP). dnsmasq gets the SIGHUP
-//! before it continues. The SIGTERM before a restart is sent in the same way.
+//! which usually takes less than a millisecond, dnsmasq is stopped (SIGSTOP). dnsmasq gets the
+//! SIGHUP before it continues. The SIGTERM before a restart is sent in the same way.
 //!
 //! Such moments are frequent even under load. If no quiet moment comes in time, because upstream
 //! servers do not answer or many queries are slow, the signal is sent anyway.
 //!
 //! In a quiet moment, `/proc` shows that dnsmasq waits in poll(2), that no packets wait at its
-//! port, and that it has no more sockets than an idle dnsmasq. A forwarded query has a socket of
+//! port, and that it has only the descriptors of an idle dnsmasq. A forwarded query has a socket of
 //! its own; sockets older than [`ABANDONED_AFTER`] are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,8 +87,8 @@ impl QuietMoments {
         }
     }
 
-    /// Sends `signal` in the first quiet moment, or when `limit` has passed. Blocks the thread
-    /// until then.
+    /// Sends `signal` in the first quiet moment, or when `limit` has passed. If `/proc` cannot be
+    /// read, sends the signal at once. Blocks the thread until then.
     ///
     /// The caller must not reap the process (waitpid) meanwhile, so that its ID stays valid.
     pub(crate) fn send_signal(
@@ -97,7 +97,7 @@ impl QuietMoments {
         limit: Duration,
     ) -> Result<SignalTiming, Errno> {
         let mut deadline = Instant::now();
-        // Without `/proc`, no moment would look quiet.
+        // Without `/proc`, no moment looks quiet, so waiting would be useless.
         if has_readable_proc(self.pid) {
             deadline += limit;
         }
@@ -114,8 +114,8 @@ impl QuietMoments {
         }
     }
 
-    /// Stops the process, checks for a quiet moment, sends the signal if there is one, and
-    /// continues the process. Returns whether the signal was sent.
+    /// Stops the process, sends the signal if the moment is quiet, and continues the process.
+    /// Returns whether the signal was sent.
     fn send_if_quiet(&self, signal: Signal) -> bool {
         let Some(stopped) = StoppedProcess::new(self.pid) else {
             return false;
@@ -183,7 +183,7 @@ fn has_readable_proc(pid: Pid) -> bool {
         .all(|name| fs::read(format!("/proc/{pid}/{name}")).is_ok())
 }
 
-/// The open descriptors; `None` without permission to read them.
+/// The open descriptors; `None` if the process has ended, or without permission to read them.
 fn read_descriptors(pid: Pid) -> Option<Descriptors> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     // A descriptor that is closed before its link is read is skipped.

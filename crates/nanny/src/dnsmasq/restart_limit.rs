@@ -1,4 +1,5 @@
 //! The number of deaths of dnsmasq after which the nanny gives up, and the pauses before restarts.
+//! The end of a dnsmasq that hung counts as a death.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,8 +11,8 @@ use tokio::time::Instant;
 /// container.
 const LIMIT: usize = 6;
 const WINDOW: Duration = Duration::from_mins(1);
-/// The pause after the second death within the window; the first death has no pause. The pause
-/// doubles with each further death.
+/// The longest pause after the second death within the window; the first death has no pause. The
+/// longest pause doubles with each further death.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
 /// The times of the deaths within [`WINDOW`].

@@ -6,8 +6,8 @@ use wire::Nameserver;
 
 use crate::config::routes::Routes;
 
-/// Renders the text of the file: `extra` (the lines of the user's own servers file) first, then one
-/// line per server.
+/// Renders the text of the file: a comment, `extra` (the lines of the user's own servers file), and
+/// one line per server.
 ///
 /// Every value in [`Routes`] has been validated, so no value can add a line or an option. `extra`
 /// is copied unchanged.
@@ -24,9 +24,8 @@ pub fn render(routes: &Routes, extra: &str) -> String {
     text
 }
 
-/// The values of `server=`, or of `--server` on a command line: first the names in the keys `hosts`
-/// and `aliases` of the `ConfigMap`, then stub domains, then the domains of the loop probes, then
-/// the upstream servers.
+/// The values of `server=`, or of `--server` on a command line: first [`Routes::own_names`], then
+/// the stub domains, then the domains of the loop probes, then the upstream servers.
 pub fn server_values(routes: &Routes) -> Vec<String> {
     let mut values = Vec::new();
     for (name, server) in &routes.own_names {

@@ -1,4 +1,5 @@
-//! A server that answers every query with SERVFAIL, for stub domains without a usable server.
+//! A server that answers every query with SERVFAIL, for stub domains without a usable server. It
+//! also gets the queries that only kubedns can forward, until kubedns follows the configuration.
 //!
 //! Forwarding queries for these stub domains to the upstream servers would leak internal names.
 //! NXDOMAIN from dnsmasq would be wrong, and clients would cache it. SERVFAIL is correct, and
@@ -7,12 +8,12 @@
 //! The nanny sends [probes](crate::dnsmasq::stub_probes) to stub servers. If a stub server forwards
 //! a probe back to dnsmasq, dnsmasq forwards the probe to this server.
 //!
-//! The server has a UDP and a TCP socket, because dnsmasq forwards over the transport of its
-//! client. dnsmasq is the only client, so connections are few and short.
+//! The server has a UDP and a TCP socket, because dnsmasq forwards a query over the transport by
+//! which the query arrived. dnsmasq is the only client, so connections are few and short.
 //!
-//! hickory-server reads the queries, answers malformed ones, and serves the UDP socket. It would
-//! accept any number of connections, so this module accepts them itself ([the decision] has the
-//! reasons).
+//! hickory-server parses the queries and serves the UDP socket, where it answers malformed queries
+//! with FORMERR. It would accept any number of connections, so this module serves the TCP socket
+//! itself ([the decision] has the reasons). A malformed query closes its connection.
 //!
 //! [the decision]: ../../../../../docs/decisions/servfail-server.md
 
@@ -163,7 +164,7 @@ fn read_query(octets: Vec<u8>, peer: SocketAddr) -> Option<Request> {
     (request.metadata.message_type == MessageType::Query).then_some(request)
 }
 
-/// Answers every query with SERVFAIL.
+/// Answers every query with SERVFAIL, and records the probes among the queries.
 #[derive(Clone)]
 struct ServfailHandler(StubProbes);
 

@@ -1,4 +1,4 @@
-//! A helper process for one dnsmasq, with rights that the nanny lacks.
+//! A helper process that signals one dnsmasq where the nanny cannot.
 //!
 //! * The helper signals a dnsmasq that runs as another user. To do so, the helper changes to this
 //!   user with the capability SETUID, which dnsmasq needs too. The nanny keeps its own user and
@@ -9,7 +9,7 @@
 //!
 //! The helper reads requests of one octet from standard input: the number of a signal,
 //! [`KILL_GROUP`] or [`DISMISS`]. The response is one octet: the error number, or zero for success.
-//! The end of the input means that the nanny has ended.
+//! Only [`DISMISS`] has no response. The end of the input means that the nanny has ended.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};

@@ -52,14 +52,13 @@ const LARGEST_EXTRA: u64 = 1 << 20;
 pub(crate) struct Supervisor {
     pub(crate) program: PathBuf,
     pub(crate) plan: LaunchPlan,
-    /// The mark with which dnsmasq answers probes for loops; `None` if dnsmasq forwards all queries
-    /// to kubedns.
+    /// The mark with which dnsmasq answers probes for loops; `None` with `-forward=kubedns`.
     pub(crate) loop_mark: Option<LoopMark>,
     /// The directory of the servers file; `None` if no directory is writable.
     pub(crate) directory: Option<Arc<StateDir>>,
     pub(crate) delivery: RouteDelivery,
     pub(crate) port: u16,
-    /// The address for probes of dnsmasq.
+    /// The address for probes of dnsmasq; `None` if dnsmasq would not answer them.
     pub(crate) probe: Option<Nameserver>,
     /// Interval at which dnsmasq logs its statistics; zero for never.
     pub(crate) log_interval: Duration,
@@ -154,7 +153,7 @@ impl Supervisor {
                 .context("cannot start a process for dnsmasq")?;
         self.report.record_start(process.pid().as_raw(), restart);
 
-        // A dnsmasq that does not serve DNS cannot be probed.
+        // With `--port=0` or `--no-ident`, dnsmasq answers no probes.
         let findings = match self.probe {
             Some(server) => HealthProbe::new(server, process.pid()).findings(),
             None => stream::pending().boxed(),
@@ -227,7 +226,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends the process.
+    /// Ends the process if it still runs, and describes its end.
     async fn end_instance(
         &mut self,
         mut instance: DnsmasqInstance,
@@ -256,8 +255,8 @@ impl Supervisor {
         let stopped = instance.process.stop(STOPPING).await;
         let status = exit_status::describe(stopped.context("dnsmasq cannot be stopped")?);
         info!(how = %status, "dnsmasq stopped");
-        // The nanny's signal ended the process. The text must not look like a kill at the memory
-        // limit.
+        // A hang ends with the nanny's SIGKILL, which must not look like a kill because of the
+        // memory limit.
         let how = if is_hang { HANG.to_owned() } else { status };
         self.report.record_end(&how);
         Ok(EndDescription {
@@ -305,7 +304,7 @@ impl Supervisor {
         let in_force = self.delivery.in_force();
         let delivered = if instance.reads_file {
             self.replace_servers(instance, &routes).await
-        // The servers are the same, but dnsmasq has to flush its cache.
+        // The servers are the same, but dnsmasq has to flush its cache or to look for loops again.
         } else if routes.equal_except_flushes(in_force) {
             self.send_sighup(instance).await
         } else if self.may_restart || routes.restore_stub_domain_of(in_force) {
@@ -392,9 +391,10 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Selects the routes that dnsmasq starts with: the newest routes if they need no trial,
-    /// otherwise the routes in force. If the servers file can neither be written nor used as it is,
-    /// the servers become arguments.
+    /// Selects the routes and arguments for a start of dnsmasq: the newest routes, or the routes in
+    /// force if the newest routes need a trial. If the newest routes cannot be written, but the
+    /// servers file still has the routes in force, dnsmasq starts with these. If the file has
+    /// neither, the servers become arguments.
     fn select_arguments(&mut self, is_first: bool) -> StartArguments {
         if self.plan.mode == EditMode::Restart {
             // New arguments need a trial, except at the first start. So a restart does not use
@@ -461,7 +461,7 @@ impl Supervisor {
             })
     }
 
-    /// Reads the user's own servers file again.
+    /// Reads the user's own servers file; empty if there is none, or if it is not usable.
     fn read_extra_servers(&self) -> String {
         let Some(path) = &self.plan.extra_servers else {
             return String::new();

@@ -14,7 +14,7 @@ use wire::shorten;
 /// Timeout of `dnsmasq --version`.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Releases with security fixes, and the numbers of these fixes.
+/// Releases with security fixes, and the CVE numbers of these fixes.
 const FIXES: [(DnsmasqRelease, &str); 5] = [
     (
         DnsmasqRelease(2, 83, 0),
@@ -102,7 +102,7 @@ impl DnsmasqVersion {
     }
 
     /// The security fixes that dnsmasq lacks. Empty if the distribution's package contains all
-    /// fixes.
+    /// fixes, or if the version cannot be parsed.
     pub(crate) fn missing_fixes(&self) -> Vec<&'static str> {
         if self.package.as_deref().is_some_and(is_patched_package) {
             return Vec::new();

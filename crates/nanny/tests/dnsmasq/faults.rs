@@ -1,4 +1,4 @@
-//! Tests with a dnsmasq or a nanny that dies or hangs.
+//! A dnsmasq or a nanny that dies, hangs, is busy or is told to stop, and the log of dnsmasq.
 
 use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;

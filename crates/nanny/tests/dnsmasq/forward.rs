@@ -1,4 +1,5 @@
-//! `-forward=kubedns`: dnsmasq forwards all queries to kubedns. When the routes of kubedns change,
+//! dnsmasq in front of kubedns: with `-forward=kubedns`, dnsmasq forwards all queries to kubedns,
+//! and otherwise the queries that only kubedns can answer. When the routes of kubedns change,
 //! dnsmasq flushes its cache.
 
 use std::sync::{Arc, Mutex};
@@ -116,7 +117,7 @@ async fn settled(rig: &NannyRig, kubedns: &Kubedns) {
     kubedns.until_polled(2).await;
 }
 
-/// dnsmasq retries the query long before the client does: the client waits five seconds.
+/// dnsmasq retries the query after half a second. Most clients would wait five seconds.
 #[tokio::test]
 async fn query_survives_restart_of_kubedns() {
     let kubedns = Kubedns::start("192.0.2.1").await;

@@ -64,7 +64,7 @@ async fn removed_state_directory_is_recreated() {
     fs::remove_dir_all(rig.path("state")).unwrap();
     rig.forward_to(&second);
     rig.until("edited.outside.test.", "192.0.2.2").await;
-    rig.status_with("status", |status| {
+    rig.status_with("new upstream", |status| {
         status["routes"]["upstreams"] == json!([at(&second)])
     })
     .await;

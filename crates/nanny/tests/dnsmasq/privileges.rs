@@ -1,5 +1,4 @@
-//! Tests of the nanny that runs as a user other than root, or as root with the capabilities of a
-//! pod.
+//! A nanny that runs as a user other than root, or as root with the capabilities of a pod.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,5 @@
-//! Taps (requests to `/tap`) and the query log. Only the query log may restart dnsmasq.
+//! Taps (requests to `/tap`), the ranking (`/top`) and the query log. Taps and the ranking never
+//! restart dnsmasq.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

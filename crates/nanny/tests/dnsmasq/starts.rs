@@ -1,4 +1,5 @@
-//! Starts that fail with one clear line, and faults that must not prevent a start.
+//! Starts that fail with one clear line, faults that must not prevent a start, and the status and
+//! metrics pages.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
