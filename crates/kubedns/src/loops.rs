@@ -166,7 +166,7 @@ fn log_changes(before: &Loops, now: &Loops) {
         tracing::info!(
             %upstream,
             domain,
-            "forwarding loop has ended, and the upstream server is in use again"
+            "forwarding loop through the upstream server has ended"
         );
     }
 }

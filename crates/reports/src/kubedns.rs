@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::exposition::{MetricSample, metric_samples};
 use crate::sidecar::ProbeResult;
@@ -78,7 +78,9 @@ pub struct KubednsReport {
 pub struct NodeReport {
     /// The name of the node.
     pub name: String,
-    /// The pods that answer the clients of the node; `None` while no DNS pod is ready.
+    /// The pods that answer the clients of the node; `None` while no DNS pod is ready, or for a
+    /// label that only another version knows.
+    #[serde(deserialize_with = "read_known_servers")]
     pub servers: Option<NodeServers>,
     /// Percentage of the queries of the last minutes that did not come from pods of this node.
     pub elsewhere: Option<u8>,
@@ -116,19 +118,26 @@ impl NodeServers {
     }
 }
 
+fn read_known_servers<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<NodeServers>, D::Error> {
+    let label: Option<String> = Option::deserialize(deserializer)?;
+    Ok(label.as_deref().and_then(NodeServers::with_label))
+}
+
 impl fmt::Display for NodeReport {
     /// A sentence for people, without a full stop.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let servers = match self.servers {
             Some(NodeServers::Own) => "the DNS pod of this node",
             Some(NodeServers::Others) => {
-                "the DNS pods of other nodes, since no DNS pod of this node is ready"
+                "the DNS pods of other nodes, because no DNS pod of this node is ready"
             }
             Some(NodeServers::Any) => {
-                "the DNS pods of all nodes, since not every ready endpoint of the DNS Service has \
+                "the DNS pods of all nodes, because not every ready endpoint of the DNS Service has \
                  a hint for a node"
             }
-            None => "nobody, since no DNS pod is ready",
+            None => "nobody, because no DNS pod is ready",
         };
         write!(f, "clients on {} are answered by {servers}", self.name)?;
 

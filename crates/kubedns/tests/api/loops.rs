@@ -17,7 +17,7 @@ use super::process::Kubedns;
 const PATIENCE: Duration = Duration::from_mins(2);
 const WWW: &str = "www.outside.test.";
 const FOUND: &str = "upstream server forwards to this server, and is left out while it does";
-const GONE: &str = "forwarding loop has ended, and the upstream server is in use again";
+const GONE: &str = "forwarding loop through the upstream server has ended";
 
 /// A resolver that can forward to kubedns.
 struct Resolver {

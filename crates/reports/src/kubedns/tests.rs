@@ -107,6 +107,17 @@ fn route_server_is_written_as_array() {
 }
 
 #[test]
+fn node_with_unknown_label_is_read() {
+    let read = |text| serde_json::from_str::<NodeReport>(text).unwrap().servers;
+    assert_eq!(
+        read(r#"{"name": "a", "servers": "others"}"#),
+        Some(NodeServers::Others)
+    );
+    assert_eq!(read(r#"{"name": "a", "servers": "new"}"#), None);
+    assert_eq!(read(r#"{"name": "a", "servers": null}"#), None);
+}
+
+#[test]
 fn node_is_read_from_its_metrics() {
     let exposition = |own, others| {
         format!(
@@ -122,9 +133,9 @@ fn node_is_read_from_its_metrics() {
             0,
             1,
             Some(NodeServers::Others),
-            "the DNS pods of other nodes, since no DNS pod of this node is ready",
+            "the DNS pods of other nodes, because no DNS pod of this node is ready",
         ),
-        (0, 0, None, "nobody, since no DNS pod is ready"),
+        (0, 0, None, "nobody, because no DNS pod is ready"),
     ] {
         let report = KubednsReport::from_metrics(&exposition(own, others));
         let node = report.node.unwrap();

@@ -401,12 +401,12 @@ fn clients_of_node_answered_elsewhere_are_fault() {
         (None, None),
         (
             Some(NodeServers::Others),
-            Some("the DNS pods of other nodes, since no DNS pod of this node is ready"),
+            Some("the DNS pods of other nodes, because no DNS pod of this node is ready"),
         ),
         (
             Some(NodeServers::Any),
             Some(
-                "the DNS pods of all nodes, since not every ready endpoint of the DNS Service has \
+                "the DNS pods of all nodes, because not every ready endpoint of the DNS Service has \
                  a hint for a node",
             ),
         ),
