@@ -1,11 +1,12 @@
-//! Detects upstreams that forward queries back to this server, and excludes them until the loop
-//! ends.
+//! Detects upstreams that forward queries back to this server. Such queries are not sent to these
+//! upstreams until the loop ends.
 //!
 //! [`Forwarder::find_loops`] detects a loop. The task [`LoopFinder`] probes the upstreams when the
 //! configuration changes, and periodically, because a loop may begin or end at any time. For
 //! example, if the upstream is a Service that selects this pod, the loop begins when the pod is
 //! ready. Queries do not wait for probes, so an upstream is used until a loop is found. After that,
-//! [`InForce`] leaves the upstream out.
+//! [`InForce`] leaves the upstream out of the route. If the route is for missing names of a zone
+//! (`--fallthrough`), kubedns forwards no missing names while the loop lasts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,10 +21,11 @@ use crate::config::{InForce, send_changed};
 
 /// Maximum number of routes that are probed.
 const MAX_PROBED: usize = 64;
-/// Pause between probes during a loop, and after a change of the routes.
+/// Pause between probes during a loop. Also the first pause after the start, and after an edit of
+/// the configuration.
 const MIN_PAUSE: Duration = Duration::from_secs(15);
-/// The longest pause between probes. Without a loop, the pause doubles after each probe. A loop
-/// that begins is found within this time.
+/// The longest pause between probes. Without a loop, the pause doubles after each probe. So a loop
+/// that begins later is found after about this time.
 const MAX_PAUSE: Duration = Duration::from_mins(1);
 /// Domain in which upstreams for external names are probed. `test` is reserved (RFC 6761, section
 /// 6.2), so a probe is never for an existing name.
@@ -32,15 +34,15 @@ const PROBE_DOMAIN: &str = "test";
 /// An upstream, and the domain of the queries that kubedns forwards to it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ForwardingRoute {
-    /// A stub domain, or a cluster zone whose missing names are forwarded. `None` means external
-    /// names, and sorts first.
+    /// A stub domain, or a zone whose missing names are forwarded. `None` means external names, and
+    /// sorts first.
     domain: Option<String>,
     upstream: Upstream,
 }
 
 impl ForwardingRoute {
     /// The route to `upstream` for names in `domain`: a stub domain as the configuration spells it,
-    /// or a cluster zone. `None` means external names.
+    /// or a zone whose missing names are forwarded. `None` means external names.
     pub fn new(domain: Option<&str>, upstream: Upstream) -> Self {
         Self {
             domain: domain.map(ToOwned::to_owned),
@@ -96,6 +98,7 @@ impl LoopFinder {
         let mut pause = MIN_PAUSE;
         loop {
             let in_force = Arc::clone(&self.in_force.borrow());
+            // Closes the connections to upstreams that are no longer configured.
             self.forwarder.retain_upstreams(&in_force.servers.all());
             self.probe(&in_force.probed_routes).await;
 
@@ -152,14 +155,22 @@ impl LoopFinder {
     }
 }
 
-/// Logs loops that have begun or ended.
+/// Logs loops that have begun or ended. A loop also ends when its route is removed from the
+/// configuration.
 fn log_changes(before: &Loops, now: &Loops) {
     for ForwardingRoute { domain, upstream } in now.difference(before) {
-        tracing::warn!(
-            %upstream,
-            domain,
-            "upstream server forwards to this server, and is left out while it does"
-        );
+        match domain {
+            None => tracing::warn!(
+                %upstream,
+                "upstream server forwards to this server, and is left out while it does"
+            ),
+            // The upstream may still get queries for other names.
+            Some(domain) => tracing::warn!(
+                %upstream,
+                domain,
+                "upstream server forwards to this server, and gets no queries for names in the domain while it does"
+            ),
+        }
     }
 
     for ForwardingRoute { domain, upstream } in before.difference(now) {

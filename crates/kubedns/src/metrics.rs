@@ -1,5 +1,6 @@
-//! Metrics of the watches, the index and the configuration. The crate `skydns` has the metrics of
-//! the DNS server.
+//! Metrics of the watches, the index, the snapshot file and the configuration, and `kubedns_info`.
+//! The crate `skydns` has the metrics of the DNS server. All other metrics are in the module of
+//! their subject.
 //!
 //! All names begin with `kubedns_`; docs/metrics/kubedns.md lists them.
 
@@ -19,7 +20,7 @@ const LATENCIES: [f64; 14] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 90.0,
 ];
 
-/// The metrics of kubedns, except those of its DNS server.
+/// The metrics of the watches, the index, the snapshot file and the configuration.
 #[derive(Debug)]
 pub struct Metrics {
     /// Objects in the index, by kind.
@@ -158,7 +159,7 @@ pub struct ConfigMetrics {
     pub info: daemon::metrics::InfoMetric,
     /// Unresolved names of stub servers.
     pub unresolved: IntGauge,
-    /// Upstreams that kubedns does not use because they forward back to it.
+    /// Upstreams that forward queries of at least one route back to kubedns.
     pub forward_loops: IntGauge,
 }
 
@@ -197,7 +198,7 @@ impl ConfigMetrics {
             )?,
             forward_loops: registry.int_gauge(
                 "kubedns_forward_loops",
-                "Upstreams left out because they forward to kubedns.",
+                "Upstreams that forward queries back to kubedns.",
             )?,
         })
     }

@@ -17,6 +17,7 @@ use super::process::Kubedns;
 const PATIENCE: Duration = Duration::from_mins(2);
 const WWW: &str = "www.outside.test.";
 const FOUND: &str = "upstream server forwards to this server, and is left out while it does";
+const FOUND_IN_DOMAIN: &str = "upstream server forwards to this server, and gets no queries for names in the domain while it does";
 const GONE: &str = "forwarding loop through the upstream server has ended";
 
 /// A resolver that can forward to kubedns.
@@ -206,5 +207,10 @@ async fn stub_server_may_forward_other_names() {
     let looping = kubedns.answers("www.loop.example.", "A").await;
     assert_eq!(looping, "SERVFAIL");
     assert_eq!(good.count_of("www.loop.example.", "A"), 0);
+    assert_eq!(kubedns.logged(FOUND_IN_DOMAIN), 1);
+
+    write(config.path(), "stubDomains", "{}");
+    until_loops(&kubedns, 0.0).await;
+    eventually(PATIENCE, || std::future::ready(kubedns.logged(GONE) == 1)).await;
     kubedns.stop().await;
 }
