@@ -61,7 +61,7 @@ Commands:
   kube-dns tap                          follow queries and their answers live
   kube-dns top                          rank the busiest clients and the most queried names";
 
-/// Command line of kubedns. The old flags have the help texts of kube-dns.
+/// Command line of kubedns. The flags of kube-dns have its help texts, except `--profiling`.
 #[derive(Clone, Debug, clap::Parser)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[command(after_help = COMMANDS)]
@@ -312,7 +312,7 @@ pub struct BothConfigs;
 
 /// A context without a kubeconfig file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("--kubecfg-context names a context in a file: --kubecfg-file is not given")]
+#[error("--kubecfg-context needs --kubecfg-file, the file that has the context")]
 pub struct ContextWithoutFile;
 
 /// Namespaces that are both named and selected.
@@ -426,7 +426,8 @@ impl Options {
         identity
     }
 
-    /// The domains of the cluster, the external zone, the cluster set and the zones from etcd.
+    /// The zones that kubedns answers from its own records: the cluster domains, the external zone,
+    /// the zone of the cluster set, and the zones from etcd.
     pub fn own_zones(&self) -> Vec<Name> {
         let etcd_zones = self.etcd.etcd_zone.iter().map(|flag| &flag.zone);
         self.domain
@@ -491,7 +492,7 @@ impl Options {
         })
     }
 
-    /// A zone with the settings that are the same for every zone.
+    /// A zone with the settings that do not depend on the source of the records.
     fn zone_settings(&self, domain: &Name) -> Zone {
         let usual = Zone::new(domain);
         let negative_ttl = self.negative_ttl.0.or(self.ttl.0);
@@ -584,7 +585,7 @@ impl FromStr for CacheSize {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MasterUrl(String);
 
-/// Not a URL with a scheme and a host. The message is that of kube-dns.
+/// Not a URL with the scheme http or https and a host. The message is that of kube-dns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("invalid kube-master-url specified")]
 pub struct MasterUrlError;

@@ -54,7 +54,9 @@ pub struct EtcdZone {
 
 /// Invalid `--etcd-zone`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("must be ZONE=http://HOST:PORT/PATH or ZONE=https://HOST:PORT/PATH")]
+#[error(
+    "must be ZONE=http://HOST:PORT/PATH or ZONE=https://HOST:PORT/PATH, where ZONE is a domain, and the URL has neither a user (see --etcd-user) nor a query"
+)]
 pub struct EtcdZoneError;
 
 impl FromStr for EtcdZone {
@@ -122,9 +124,9 @@ pub enum EtcdError {
         /// The other flag, with its value.
         taken: String,
     },
-    /// A zone of reverse names. The reverse names of each etcd are served without a flag.
+    /// A zone in the domain `arpa`. The reverse names of each etcd are served without a flag.
     #[error(
-        "--etcd-zone {zone}: reverse names are looked up below PATH/arpa for every zone of etcd; they need no zone of their own"
+        "--etcd-zone {zone}: no zone in arpa. is accepted, because reverse names are looked up below PATH/arpa for every zone of etcd"
     )]
     Reverse {
         /// The zone.
@@ -364,7 +366,7 @@ mod tests {
             ),
             (
                 "--etcd-zone=10.in-addr.arpa=http://e:1",
-                "--etcd-zone 10.in-addr.arpa.: reverse names are looked up below PATH/arpa for every zone of etcd; they need no zone of their own",
+                "--etcd-zone 10.in-addr.arpa.: no zone in arpa. is accepted, because reverse names are looked up below PATH/arpa for every zone of etcd",
             ),
             (
                 "--etcd-zone=a=http://e:1/x --etcd-zone=a=http://f:1/y",

@@ -24,7 +24,7 @@ pub struct Exposition {
 pub enum MetricsPort {
     /// Metrics are served on this port.
     Port(u16),
-    /// The variable is not set.
+    /// The variable is not set, or is empty.
     Unset,
     /// The variable has a value that is not a port.
     Invalid(String),
@@ -54,12 +54,13 @@ impl Exposition {
             subsystem: NamePrefix::second_part(subsystem.as_deref().unwrap_or("skydns")),
         }
     }
-    /// Logs the reason if metrics are not served, and each prefix that was changed.
+
+    /// Logs each prefix that was changed, and the reason if `PROMETHEUS_PORT` has no valid port.
     pub fn log_mistakes(&self) {
         match &self.port {
             MetricsPort::Port(_) => {}
             MetricsPort::Unset => {
-                tracing::info!("metrics are not served: PROMETHEUS_PORT is not set");
+                tracing::info!("metrics are not served: PROMETHEUS_PORT has no value");
             }
             MetricsPort::Invalid(value) => {
                 tracing::error!(

@@ -1,4 +1,5 @@
-//! `--external-zone` and `--external-headless`: names of Services with their external addresses.
+//! `--external-zone`: names of Services with their external addresses. `--external-headless`: names
+//! of headless Services in the same zone, with the addresses of their endpoints.
 
 use cluster::records::ExternalRecords;
 use thiserror::Error;
@@ -20,7 +21,7 @@ pub enum ExternalZoneError {
     Taken {
         /// The zone.
         zone: Domain,
-        /// The other flag.
+        /// The other flag, with its value.
         taken: String,
     },
 }
@@ -40,8 +41,8 @@ impl Options {
             };
         };
 
-        // The zone may contain other domains, because a name in two zones is answered from the
-        // longer zone.
+        // The zone may contain other domains, because a name in several zones is answered from the
+        // most specific zone.
         let name = zone.name();
         let domains = self.domain.all().map(|domain| ("--domain", domain));
         let suffixes = self.search_suffix.0.iter();

@@ -1,6 +1,9 @@
 //! `--prefer-zone`: the topology zone whose addresses are preferred in the answers for headless
-//! Services. `--prefer-zone=auto`, `--prefer-zone=hints` and `--pods=node` need the name of this
-//! process's node. This module also checks that the name is known.
+//! Services.
+//!
+//! This module also checks what this flag and related flags need. `--prefer-zone=auto`,
+//! `--prefer-zone=hints` and `--pods=node` need the name of this process's node. `--prefer-zone`
+//! and `--zonal-names` need EndpointSlices.
 
 use std::str::FromStr;
 
@@ -30,7 +33,7 @@ pub enum PreferZone {
 /// Invalid name of a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
-    "expected auto, hints or the name of a zone, which has at most 63 letters, digits, '-', '_' and '.'"
+    "expected auto, hints or the name of a zone, which has at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
 )]
 pub struct ZoneNameError;
 
@@ -87,9 +90,9 @@ impl Options {
         self.prefer_zone != PreferZone::Off || self.zonal_names
     }
 
-    /// Whether this process is the DNS server of its node, and reads the hints in EndpointSlices.
-    /// The hints of the DNS Service decide which DNS pods answer the clients of the node. Hints are
-    /// read together with zones.
+    /// Whether the flags say that this pod serves the clients of its own node (`--pods=node`), and
+    /// hints in EndpointSlices are read. The hints of the DNS Service show which DNS pods answer
+    /// these clients. Hints are read together with zones.
     pub fn serves_own_node(&self) -> bool {
         self.pods == PodMode::Node && self.reads_zones()
     }

@@ -6,7 +6,8 @@ use smol_str::SmolStr;
 use thiserror::Error;
 use wire::rfc1123::is_label;
 
-/// Maximum number of namespaces. For each namespace, kubedns opens a watch of each kind of objects.
+/// Maximum number of namespaces. For each namespace, kubedns opens a watch of each namespaced kind
+/// that it needs.
 const MAX_NAMESPACES: usize = 100;
 
 /// `--namespaces`: names without repetitions, in the given order.
@@ -17,7 +18,9 @@ pub struct NamespaceList(pub Vec<SmolStr>);
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NamespaceListError {
     /// Not a valid name of a namespace.
-    #[error("{0:?} is not the name of a namespace: expected lower case letters, digits and '-'")]
+    #[error(
+        "{0:?} is not the name of a namespace: expected at most 63 lower case letters, digits and '-', with a letter or digit at both ends"
+    )]
     Name(String),
     /// Too many namespaces: each has watches of its own.
     #[error("at most {MAX_NAMESPACES} namespaces are accepted, because each has its own watches")]

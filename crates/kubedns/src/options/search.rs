@@ -1,4 +1,7 @@
 //! `--search-suffix`, `--autopath` and `--search-domains`: the search list that kubedns walks.
+//! `--fallthrough`: the zones whose missing names are forwarded.
+//!
+//! Other flags with domains use [`Domains`], too.
 
 use std::str::FromStr;
 
@@ -82,7 +85,8 @@ pub struct SearchFlags {
     pub suffix: Option<Name>,
     /// Whether kubedns walks the list for pods, which it identifies by their addresses.
     pub autopath: bool,
-    /// The search domains after the cluster's; `None` for the search domains in resolv.conf.
+    /// The search domains that follow those of the cluster. If `None`, the search domains of
+    /// resolv.conf follow.
     pub domains: Option<Vec<Name>>,
 }
 
@@ -124,7 +128,7 @@ pub enum SearchError {
     Completed(Name),
     /// Too many search domains.
     #[error(
-        "--search-domains has {0} domains; each may cost a query to an upstream, at most {MAX_DOMAINS} are accepted"
+        "--search-domains has {0} domains, but at most {MAX_DOMAINS} are accepted: each may cost a query to an upstream"
     )]
     Many(usize),
 }
@@ -177,8 +181,8 @@ impl Options {
         self.check_autopath()?;
 
         let domains: Vec<Name> = self.search_domains.0.iter().map(Domain::name).collect();
-        // Without `--search-suffix` or `--autopath` the search domains have no effect, so the flag
-        // is a mistake.
+        // Without `--search-suffix` or `--autopath`, the search domains have no effect, so giving
+        // `--search-domains` is a mistake.
         if suffix.is_none() && !self.autopath {
             return if domains.is_empty() {
                 Ok(None)
@@ -190,7 +194,8 @@ impl Options {
             return Err(SearchError::Many(domains.len()));
         }
 
-        // Names in a search domain within the suffix would be completed without end.
+        // If a search domain is within the suffix, each name from the search list would get the
+        // search list again, without end.
         let suffix = suffix.map(Domain::name);
         for domain in &domains {
             if suffix
@@ -222,7 +227,8 @@ impl Options {
         let name = suffix.name();
         let mut taken = None;
         for domain in self.domain.all() {
-            // Names below the suffix are completed, and cluster names must not be completed.
+            // The search list is applied to names below the suffix, and must not be applied to
+            // cluster names.
             if domain.name().is_within(&name) {
                 taken = Some(domain.to_string());
                 break;

@@ -161,8 +161,8 @@ fn scope_follows_flags() {
     for (flag, reason) in [
         (
             "--namespaces=A",
-            "invalid argument \"A\" for \"--namespaces\" flag: \"A\" is not the name of a namespace: expected lower case \
-             letters, digits and '-'",
+            "invalid argument \"A\" for \"--namespaces\" flag: \"A\" is not the name of a namespace: expected at most 63 \
+             lower case letters, digits and '-', with a letter or digit at both ends",
         ),
         (
             "--selector=a b",
@@ -384,7 +384,7 @@ fn search_suffix_must_not_overlap() {
         ),
         (
             &[suffix, "--search-domains=a,b,c,d,e,f,g,h,i"],
-            Err("--search-domains has 9 domains; each may cost a query to an upstream, at most 8 are accepted".to_owned()),
+            Err("--search-domains has 9 domains, but at most 8 are accepted: each may cost a query to an upstream".to_owned()),
         ),
     ] {
         let said = options(words).unwrap().search().map_err(|error| error.to_string());

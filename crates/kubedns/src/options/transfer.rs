@@ -36,7 +36,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// When a key is given without secondaries, or the key cannot be read.
+    /// When a key is given without secondaries, or its file cannot be read or has no valid key.
     pub fn transfers(&self) -> Result<Option<TransferTo>, TransferError> {
         let file = given(&self.transfer_key);
         // Without secondaries, a key enables no transfer.

@@ -320,7 +320,7 @@ const CONTRADICTIONS: &str = "
     --config-map=kube-dns       | --config-map names a ConfigMap of the API server, and no API server is given; use --config-dir
     --pods=verified             | --pods is about the names of a cluster, and no API server is given; leave --pods out
     --fallthrough=cluster.local | --fallthrough: no name of skydns.local. is in cluster.local.
-    --kubecfg-context=c         | --kubecfg-context names a context in a file
+    --kubecfg-context=c         | --kubecfg-context needs --kubecfg-file, the file that has the context
 ";
 
 #[tokio::test]
