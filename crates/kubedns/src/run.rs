@@ -1,9 +1,9 @@
 //! Runs the process: binds the sockets, starts the tasks, and shuts down.
 //!
 //! Sockets are bound first, so that every client gets a response. Until the first lists are
-//! complete, queries for cluster names are REFUSED. Until a zone of etcd is loaded, queries for its
-//! names get SERVFAIL. Work that may take long, such as requests to the API server, happens in
-//! tasks.
+//! complete, queries for cluster names are answered from the snapshot file. Without this file, they
+//! are REFUSED. Until a zone of etcd is loaded, queries for its names get SERVFAIL. Work that may
+//! take long, such as requests to the API server, happens in tasks.
 //!
 //! This module selects the source of the records: [`kubernetes`] and [`etcd_alone`] each make a
 //! backend, the task that changes it, and the pages of the status port. [`server`] has the parts
@@ -32,13 +32,16 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 ///
-/// When kubedns cannot start, or when a critical task ends early.
+/// When kubedns cannot start, when a task ends early, or when tasks do not end in time at the
+/// shutdown.
 pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tracing::info!(version = daemon::version::VERSION, domain = %options.domain, "kube-dns is starting");
     // The original kube-dns has the flag `--profiling`. Manifests may set the flag, so it is
     // accepted, but has no effect.
     if options.profiling {
-        tracing::warn!("there is no profiling over HTTP; use perf on the process instead");
+        tracing::warn!(
+            "--profiling has no effect: there is no profiling over HTTP; use perf on the process instead"
+        );
     }
 
     // If kubedns is behind dnsmasq, all queries come from dnsmasq in this pod. --client-qps does

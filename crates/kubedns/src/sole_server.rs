@@ -4,7 +4,8 @@
 //! (`--initial-sync-timeout`), because other servers have newer records. But if no other server is
 //! ready, clients get no answers. So a server that waits for its first lists sends queries to the
 //! address of the DNS Service, where only ready servers answer. The waiting server does not receive
-//! these queries itself. If they are not answered, the waiting server becomes ready.
+//! these queries itself. If the queries get no answers with records, the waiting server becomes
+//! ready.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -26,8 +27,8 @@ const PORT: u16 = 53;
 const PAUSE: Duration = Duration::from_millis(500);
 /// Timeout of a query.
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// Number of consecutive unanswered queries after which this server counts as the only one. A
-/// single datagram may be lost.
+/// Number of consecutive queries without an answer after which this server counts as the only one.
+/// A response without records, such as REFUSED, is no answer. A single datagram may be lost.
 const UNANSWERED: u32 = 2;
 
 /// The task that queries the DNS Service while this server serves a snapshot file.

@@ -35,8 +35,9 @@ pub(super) struct BoundDns<B: Backend> {
 }
 
 impl<B: Backend> BoundDns<B> {
-    /// Binds the sockets, and registers all metrics. Queries wait until [`start`](Self::start).
-    /// `new_backend` makes the backend from the zone according to the flags.
+    /// Binds the sockets, and registers the metrics of the DNS server and its forwarder. Queries
+    /// wait until [`start`](Self::start). `new_backend` makes the backend from the zone according
+    /// to the flags.
     pub(super) async fn bind(
         options: &Options,
         zone: Zone,
@@ -141,8 +142,8 @@ fn forwarder(
     };
     registry.register("the metrics of forwarding", NestedRegistry(nested))?;
 
-    // Each pending query to an upstream has a socket, so the limits depend on the number of file
-    // descriptors.
+    // A forwarded query may have a socket for each upstream that it waits for, so the limits depend
+    // on the number of file descriptors.
     let limits = ForwardLimits::default().within_descriptors(crate::descriptors::raise_limit());
     let trust = options.tls_trust();
     Ok(Arc::new(Forwarder::with_trust_and_cache(
@@ -176,9 +177,10 @@ pub(super) fn transfers<V: View>(
     let metrics = TransferMetrics::new().context("cannot set up metrics")?;
     registry.register("the metrics of transfers", metrics.clone())?;
 
-    let secondaries = peers.targets().len();
+    // Secondaries that are given as a network are not notified.
+    let notified_secondaries = peers.targets().len();
     tracing::info!(
-        secondaries,
+        notified_secondaries,
         signed = key.is_some(),
         "zone transfers enabled"
     );

@@ -34,7 +34,8 @@ struct StateSources {
     node: Option<OwnNode>,
 }
 
-/// Creates the explainer of `server`. If each node has a DNS pod, `node` is the node of this pod;
+/// Creates the explainer of `server`. If this pod serves its own node
+/// ([`Options::serves_own_node`](crate::options::Options::serves_own_node)), `node` is this node;
 /// otherwise it is `None`.
 pub(super) fn new(
     server: &BoundServer<Published>,
@@ -130,7 +131,8 @@ fn failing_upstreams(
     failing
 }
 
-/// The servers of a route that are down, or that are not in `usable` because of a forwarding loop.
+/// The servers of a route that are down, or that are not in `usable` because they are this server
+/// or forward to it.
 fn failing_servers(
     domain: Option<&Name>,
     servers: &[Upstream],

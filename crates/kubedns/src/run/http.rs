@@ -12,7 +12,7 @@ use crate::options::{Exposition, MetricsPort, Options};
 /// The bound HTTP servers.
 pub(super) struct HttpServers {
     status: Server,
-    /// `None` if no port is set, or if the port is taken.
+    /// `None` if `PROMETHEUS_PORT` has no valid port, or if kubedns cannot listen on the port.
     metrics: Option<Server>,
 }
 

@@ -45,7 +45,7 @@ pub(super) struct BoundKubedns {
     server: BoundServer<Published>,
     scope: Scope,
     own_node: Option<String>,
-    /// State of the node of this process; `None` unless each node has a DNS pod.
+    /// State of the node of this pod; `None` unless [`Options::serves_own_node`].
     node: Option<OwnNode>,
     metrics: Arc<Metrics>,
     connection: Arc<Connection>,
@@ -62,7 +62,7 @@ struct IndexInputs {
 }
 
 impl BoundKubedns {
-    /// Binds the sockets, reads the configuration and the snapshot file, and makes all tasks.
+    /// Binds the sockets, reads the configuration and the snapshot file, and makes the index task.
     pub(super) async fn bind(options: Options, shutdown: &Shutdown) -> anyhow::Result<Self> {
         // If a flag is wrong, the start fails before anything is bound.
         let exposition = server::metrics_variables();
@@ -188,7 +188,8 @@ impl BoundKubedns {
     }
 }
 
-/// State and metrics of the node of this pod, if each node has a DNS pod.
+/// State of the node of this pod, whose metrics are registered. `None` unless
+/// [`Options::serves_own_node`].
 fn own_node(
     name: Option<&str>,
     server: &BoundServer<Published>,

@@ -1,6 +1,6 @@
 //! The parts of the server that are the same for every source of the records: DNS with its
-//! forwarder and transfers, the configuration, HTTP, the zones of etcd, and the pages, the log and
-//! the dnstap stream of queries.
+//! forwarder and transfers, the configuration, HTTP, and the zones of etcd. Other parts show the
+//! queries: the pages `/tap` and `/top`, the query log and dnstap.
 
 use std::sync::Arc;
 
@@ -122,8 +122,9 @@ impl<B: Backend> BoundServer<B> {
         })
     }
 
-    /// The pages about queries. `owners` finds the owners of clients. `node` is the node of this
-    /// pod if each node has a DNS pod, otherwise `None`.
+    /// The pages about queries. `owners` finds the pods and nodes that have the addresses of the
+    /// clients. `node` is the node of this pod if the pod serves its own node
+    /// ([`Options::serves_own_node`]), otherwise `None`.
     pub(super) fn query_pages(
         &self,
         owners: ClientOwners,
@@ -135,7 +136,7 @@ impl<B: Backend> BoundServer<B> {
         routes.boxed()
     }
 
-    /// Starts all tasks.
+    /// Starts the tasks of the server.
     pub(super) fn start(self, tasks: &mut Tasks, start: ServerStart<'_>) -> anyhow::Result<()> {
         let stop = start.stop;
         let in_force = self.configuration.subscribe();
