@@ -1,8 +1,9 @@
-//! The status port: `/readiness` and `/cache`.
+//! The pages `/readiness` and `/cache` of the status port.
 //!
-//! The port listens from the start. `/readiness` returns 503 until kubedns serves cluster names and
-//! knows its configuration. The original kube-dns keeps this port closed during that time. Either
-//! way, the kubelet considers the pod not ready.
+//! The port listens from the start. `/readiness` returns 503 until the first lists are complete and
+//! the configuration is known, and again during a shutdown. When the first lists are overdue, or no
+//! other DNS server answers, the records of a snapshot file are enough. The original kube-dns keeps
+//! this port closed until it is ready. Either way, the kubelet considers the pod not ready.
 
 mod cache;
 mod etcd_alone;

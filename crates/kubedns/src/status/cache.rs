@@ -20,8 +20,9 @@ use cluster::records::{PortRecords, ServiceNode};
 use cluster::snapshot::Snapshot;
 use in_order::in_order;
 
-/// All records of a snapshot: the tree from the DNS root down to the cluster zone, further zones,
-/// and names of the ConfigMap.
+/// The page of a snapshot: the tree from the DNS root down to the cluster zone, further zones, and
+/// names of the ConfigMap. The page leaves out the reverse names, pod names and zonal names of the
+/// cluster.
 #[derive(Debug)]
 pub struct Cache<'a>(
     /// The snapshot to show.
@@ -86,7 +87,7 @@ impl Serialize for ClusterNode<'_> {
             return serialize_node(serializer, &EmptyMap, &EmptyMap);
         }
 
-        // This is the order of kube-dns, because Go sorts the keys of a map when it writes them.
+        // This is the order of kube-dns, because Go's JSON encoder sorts the keys of a map.
         namespaces.sort_unstable();
         let mut children = Vec::with_capacity(namespaces.len());
         for name in namespaces {
@@ -116,7 +117,7 @@ impl<T: Serialize> Serialize for SortedNodes<'_, T> {
     }
 }
 
-/// The node of a namespace: Services are children, aliases are entries.
+/// The node of a namespace: ExternalName Services are entries, all other Services are children.
 struct NamespaceNode<'a> {
     snapshot: &'a Snapshot,
     name: &'a str,
@@ -136,7 +137,7 @@ impl Serialize for NamespaceNode<'_> {
     }
 }
 
-/// The aliases of a namespace, by name.
+/// The ExternalName Services of a namespace, by name.
 struct NamespaceAliases<'a> {
     snapshot: &'a Snapshot,
     namespace: &'a str,
@@ -170,7 +171,7 @@ impl<'a> Serialize for NamespaceAliases<'a> {
     }
 }
 
-/// The Services of a namespace, by name.
+/// The Services of a namespace by name, without ExternalName Services.
 struct NamespaceServices<'a> {
     snapshot: &'a Snapshot,
     namespace: &'a str,
@@ -203,7 +204,8 @@ impl<'a> NamespaceServices<'a> {
     }
 }
 
-/// The node of a Service: ports are children, addresses are entries.
+/// The node of a Service: protocols are children, and addresses are entries. The ports are the
+/// children of their protocol.
 struct ServiceTree<'a> {
     node: &'a ServiceNode,
     zone: &'a Zone,

@@ -1,8 +1,8 @@
 //! The status port of a kubedns without Kubernetes: `/readiness`, `/cache`, and a one-line response
 //! in place of `/explain`.
 //!
-//! `/readiness` returns 503 until every zone of etcd has been loaded once. A later outage of etcd
-//! does not affect readiness, because the last records are served.
+//! `/readiness` returns 503 until every zone of etcd has been loaded once, and again during a
+//! shutdown. A later outage of etcd does not affect readiness, because the last records are served.
 
 use std::sync::Arc;
 

@@ -63,13 +63,15 @@ impl CacheReaders {
         &self.share
     }
 
-    /// Responds with the page that `write` writes. Its type is text/plain, as in kube-dns.
+    /// Responds with the page that `write` writes, as text/plain like kube-dns. If [`MAX_READERS`]
+    /// clients are already reading, responds with 503.
     pub(super) fn respond(
         &self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,
     ) -> Response {
         let Ok(permit) = Arc::clone(&self.readers).try_acquire_owned() else {
-            let busy = "others are reading the cache, try again\n";
+            let busy =
+                format!("{MAX_READERS} clients are already reading /cache; try again later\n");
             return daemon::http::plain_error(StatusCode::SERVICE_UNAVAILABLE, busy);
         };
 

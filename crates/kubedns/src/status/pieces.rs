@@ -1,10 +1,10 @@
 //! The body of a large page, written piece by piece while the client reads it.
 //!
 //! A blocking thread writes, and waits while the client does not read, so a reader costs the memory
-//! of two pieces. A client that stops reading, or reads for too long, is disconnected. Otherwise it
-//! would occupy the thread, and keep in memory the records that were published when it connected.
-//! The body of a disconnected client ends with an error, so that no client takes a part of the page
-//! for the whole page.
+//! of a few pieces. A client that stops reading, or reads for too long, is disconnected. Otherwise
+//! it would occupy the thread, and keep in memory the records that were published when it
+//! connected. The body of a disconnected client ends with an error, so that no client takes a part
+//! of the page for the whole page.
 
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -22,7 +22,7 @@ pub(in crate::status) struct OtherRecords<'a> {
     zones: BTreeMap<String, ZoneContent<'a>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     hosts: BTreeMap<String, &'a [IpAddr]>,
-    /// The target of each alias, which may be an alias, too.
+    /// The target of each alias. A target may be another alias.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     aliases: BTreeMap<String, String>,
 }
