@@ -68,7 +68,11 @@ fn each_failure_of_an_upstream_has_a_code() {
         (UpstreamFailure::Timeout, 22, "no reply in time"),
         (UpstreamFailure::Refused, 23, "connection refused"),
         (UpstreamFailure::Unreachable, 23, "unreachable"),
-        (UpstreamFailure::Garbage, 23, "reply is not a DNS message"),
+        (
+            UpstreamFailure::Garbage,
+            23,
+            "reply is not a usable DNS message",
+        ),
         (
             UpstreamFailure::Flooded,
             23,

@@ -17,8 +17,9 @@ pub enum UpstreamFailure {
     /// The network is unreachable or failed.
     #[error("unreachable")]
     Unreachable,
-    /// The upstream sent something other than a DNS message.
-    #[error("reply is not a DNS message")]
+    /// The upstream sent something other than a DNS message. Over TCP and TLS, the reply may also
+    /// be incomplete, or not match the query.
+    #[error("reply is not a usable DNS message")]
     Garbage,
     /// Many replies arrived with a wrong ID or question. An attacker may be guessing IDs.
     #[error("too many replies with a wrong ID or question")]
@@ -32,7 +33,7 @@ pub enum UpstreamFailure {
     /// The TLS handshake failed for another reason.
     #[error("TLS handshake failed")]
     Handshake,
-    /// This machine has no socket or source port left.
+    /// This machine has no socket or source port left, or the connection pool is full.
     #[error("no socket left")]
     NoSocket,
 }

@@ -242,7 +242,9 @@ fn no_authorities(read: &CertificateResult) -> String {
         .first()
         .map(|error| format!(": {error}"))
         .unwrap_or_default();
-    format!("there are no CA certificates, so the server's certificate cannot be checked{reason}")
+    format!(
+        "no usable CA certificate could be read, so the server's certificate cannot be checked{reason}"
+    )
 }
 
 /// Computes SHA-256 with the hash function of a cipher suite.
