@@ -51,27 +51,27 @@ impl ForwardMetrics {
         Ok(Self {
             requests: register_int_counter_vec_with_registry!(
                 "kubedns_forward_requests_total",
-                "Queries to an upstream, by the transport of the client; retries do not count.",
+                "Queries and probes to an upstream, by the transport of the client (udp for probes); retries do not count.",
                 &["upstream", "transport"],
                 registry
             )?,
             durations: register_histogram_vec_with_registry!(
                 "kubedns_forward_request_duration_seconds",
-                "Time that an upstream takes to give a usable response to a query, including retries.",
+                "Time from a query to an upstream until its reply, including retries. Replies with SERVFAIL and REFUSED count, too.",
                 &["upstream"],
                 BUCKETS.to_vec(),
                 registry
             )?,
             errors: register_int_counter_vec_with_registry!(
                 "kubedns_forward_errors_total",
-                "Failed queries to an upstream, by cause.",
+                "Failed queries to an upstream, its SERVFAIL and REFUSED replies, and mismatching replies, by cause.",
                 &["upstream", "cause"],
                 registry
             )?,
             tcp_retries: register_counter(
                 registry,
                 "tcp_retries_total",
-                "Truncated responses that were retried over TCP.",
+                "Queries sent again over TCP, after a truncated reply or too many mismatching replies over UDP.",
             )?,
             streams: StreamMetrics::new(registry)?,
             in_flight: register_int_gauge_with_registry!(
@@ -134,7 +134,7 @@ fn register_counter(registry: &Registry, name: &str, help: &str) -> prometheus::
     register_int_counter_with_registry!(format!("kubedns_forward_{name}"), help, registry)
 }
 
-/// The metrics of one upstream, with the label values already looked up.
+/// The metrics of one upstream. The series of queries and durations are looked up in advance.
 #[derive(Debug)]
 pub(super) struct UpstreamMetrics {
     label: String,
