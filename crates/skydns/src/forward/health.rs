@@ -1,8 +1,8 @@
 //! Detection of dead upstreams.
 //!
-//! One unanswered name is no proof of failure: some names are slow to resolve everywhere. An
-//! upstream is probed when it has left queries for two different names unanswered and has answered
-//! no query in between. The probe is a query that the upstream answered before, if there is one. An
+//! One timeout is no proof of failure: some names are slow to resolve everywhere. An upstream is
+//! probed when queries for two different names have timed out, and the upstream has answered no
+//! query in between. The probe is a query that the upstream answered before, if there is one. An
 //! upstream that does not answer the probe is dead. Dead upstreams are tried last, and probed every
 //! [`PROBE_EVERY`] while there are queries for them. Probes run in separate tasks, so no client's
 //! query waits for a probe. The first answer makes the upstream alive again.
@@ -13,8 +13,8 @@
 //! refusing until it gives a usable answer. A refusing upstream keeps its place in the order, but
 //! counts as down.
 //!
-//! An upstream without queries is probed, too ([`UpstreamHealth::begin_idle_probe`]), so that its
-//! state is known before clients need it.
+//! An upstream that has given no usable answer for a while is probed, too
+//! ([`UpstreamHealth::begin_idle_probe`]), so that its state is known before clients need it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,8 +43,8 @@ const TCP_PAUSE: Duration = Duration::from_secs(10);
 /// does not know EDNS.
 const EDNS_PAUSE: Duration = Duration::from_mins(10);
 
-/// Age after which a failure no longer counts. If there were no queries in this time, the upstream
-/// may have recovered unnoticed.
+/// Time after its last failure for which an upstream can count as down. If there were no queries in
+/// this time, the upstream may have recovered unnoticed.
 const FAILURE_COUNTS: Duration = Duration::from_mins(1);
 
 /// Number of consecutive failures after which an upstream is down.
@@ -56,14 +56,14 @@ struct HealthState {
     last_answer: Option<Instant>,
     /// The last query with a usable answer (NOERROR or NXDOMAIN).
     known: Option<Arc<QueryKey>>,
-    /// The first query without an answer since the last answer.
+    /// The first query that timed out since the last answer.
     silent_to: Option<Arc<QueryKey>>,
     probing: bool,
     dead: Option<DeadSince>,
     last_usable: Option<Instant>,
     /// The first query that was answered with SERVFAIL or REFUSED since the last usable answer.
     refused: Option<Arc<QueryKey>>,
-    /// Whether the upstream has also refused a probe since the last usable answer.
+    /// Whether the upstream counts as refusing; see [`UpstreamHealth::record_refused_probe`].
     refusing: bool,
     /// Number of idle probes since the last usable answer. It selects the question of the next idle
     /// probe.
@@ -114,8 +114,8 @@ pub(super) struct UpstreamOrder {
 pub(super) struct UpstreamHealth(Mutex<HashMap<Upstream, HealthState, RandomState>>);
 
 impl UpstreamHealth {
-    /// Orders upstreams: first those believed alive, then the dead, each in the configured order
-    /// and without repetition.
+    /// Orders upstreams: first those believed alive, then the dead. Each group is in the configured
+    /// order, without repetition. Also returns the probes that are due: the caller must send them.
     pub(super) fn order(&self, upstreams: &[Upstream], now: Instant) -> UpstreamOrder {
         let mut states = self.0.lock();
         let mut candidates: Vec<UpstreamCandidate> = Vec::with_capacity(upstreams.len());
@@ -205,7 +205,8 @@ impl UpstreamHealth {
         Some(Arc::clone(state.known.as_ref().unwrap_or(question)))
     }
 
-    /// Records that the upstream answered a probe with SERVFAIL or REFUSED.
+    /// Records that the upstream answered a probe with SERVFAIL or REFUSED. The upstream then
+    /// counts as refusing, unless it has never given a usable answer and has refused only probes.
     pub(super) fn record_refused_probe(&self, upstream: &Upstream, now: Instant) {
         let mut states = self.0.lock();
         let state = state_of(&mut states, upstream, now);
@@ -222,9 +223,10 @@ impl UpstreamHealth {
     }
 
     /// Begins a probe of an upstream that has given no usable answer for `idle`, unless a probe is
-    /// under way. Returns the question of the probe. Successive probes cycle through a query that
-    /// the upstream answered before, if there is one, and `questions`. The caller must then call
-    /// [`UpstreamHealth::record_answer`] or [`UpstreamHealth::record_probe_failure`].
+    /// under way. Between two idle probes of an upstream that is neither dead nor refusing, at
+    /// least `idle` passes. Returns the question of the probe. Successive probes cycle through a
+    /// query that the upstream answered before, if there is one, and `questions`. The caller must
+    /// then call [`UpstreamHealth::record_answer`] or [`UpstreamHealth::record_probe_failure`].
     pub(super) fn begin_idle_probe(
         &self,
         upstream: &Upstream,
@@ -254,7 +256,7 @@ impl UpstreamHealth {
         Some(question)
     }
 
-    /// Records that the upstream gave no reply. `silent` is true for a timeout.
+    /// Records that the upstream gave no usable reply. `silent` is true for a timeout.
     pub(super) fn record_failure(&self, upstream: &Upstream, silent: bool, now: Instant) {
         let mut states = self.0.lock();
         let state = state_of(&mut states, upstream, now);

@@ -21,14 +21,14 @@ pub struct ForwardLimits {
     pub max_connections: usize,
     /// Maximum time from the query to the reply or error. The budget is at most 1.85 s.
     pub budget: Duration,
-    /// Maximum time for which an upstream believed alive may be silent before the next upstream is
-    /// tried. With many upstreams the time is shorter, since the upstreams share the remaining
-    /// budget equally.
+    /// Maximum time for which an upstream may be silent before the next upstream is tried. With
+    /// many upstreams the time is shorter, because they share the remaining budget equally. Also
+    /// the maximum wait for a better reply after the first SERVFAIL or REFUSED.
     pub silence_timeout: Duration,
     /// Time after which a query over UDP is sent again to a silent upstream.
     pub resend_after: Duration,
-    /// Timeout of the retry over TCP after a truncated reply. After the timeout the truncated reply
-    /// is the answer.
+    /// Timeout of the retry over TCP, after a truncated reply or too many wrong IDs over UDP. If
+    /// the retry times out, a client over UDP gets the truncated reply.
     pub tcp_retry: Duration,
     /// Pause after all upstreams failed, before they are tried a second time.
     pub retry_pause: Duration,

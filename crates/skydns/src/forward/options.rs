@@ -1,9 +1,9 @@
 //! Hop-by-hop EDNS options.
 //!
 //! An OPT record is valid for one hop only (RFC 6891, section 6.1.1). The RFCs of the options in
-//! [`HOP_BY_HOP`] say the same of these options. Options that are not known to be hop-by-hop are
-//! forwarded, as in kube-dns: client subnets (forwarders may pass these on, RFC 7871), extended
-//! errors (RFC 8914), understood algorithms (RFC 6975), and private options.
+//! [`HOP_BY_HOP`] say the same of these options. All other options are forwarded, as in kube-dns:
+//! for example client subnets (RFC 7871 allows forwarders to pass them on), extended errors (RFC
+//! 8914) and private options.
 
 use wire::split_options;
 

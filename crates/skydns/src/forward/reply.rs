@@ -13,6 +13,7 @@ const MAX_MESSAGE: usize = 65_535;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamReply {
     /// A well-formed response to the query: header, question and all records except the OPT record.
+    /// It has no records if the upstream's message was cut off within a record, or had no question.
     /// The ID is not that of the client's query. The name in the question may differ in upper and
     /// lower case from the name in the client's query.
     pub message: Box<[u8]>,
@@ -85,7 +86,7 @@ pub(super) fn is_opt(record: &Record<'_>) -> bool {
     record.section == Section::Additional && record.rtype == rtype::OPT
 }
 
-/// The message without `opt`, its first OPT record, and without further OPT records.
+/// The message without its OPT records. `opt` is the first of them.
 fn remove_opt(message: &Message<'_>, octets: &[u8], opt: Option<&Record<'_>>) -> Vec<u8> {
     let whole = octets.get(..message.end()).unwrap_or(octets);
     let Some(opt) = opt else {

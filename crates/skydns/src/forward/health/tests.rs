@@ -192,7 +192,7 @@ fn tcp_silence_expires() {
     health.record_answer(&upstream(1), &question(b"\x01a\0"), NOERROR, now);
     assert!(
         health.was_silent_over_tcp(&upstream(1), now + TCP_PAUSE - SECOND),
-        "the answer came over UDP"
+        "an answer over UDP does not end the silence over TCP"
     );
     assert!(!health.was_silent_over_tcp(&upstream(1), now + TCP_PAUSE));
     health.record_tcp(&upstream(1), now, false);

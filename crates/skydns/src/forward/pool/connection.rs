@@ -29,7 +29,8 @@ const MAX_UNSENT: usize = 16 * 1024;
 const READ_BUFFER: usize = 4096;
 /// Maximum number of replies with an ID that belongs to no query, for each connection.
 const MAX_MISMATCHES: usize = 64;
-/// If more queries than this wait for a reply, the places of abandoned queries are freed.
+/// If more queries than this wait for a reply, the places of abandoned queries are freed. A query
+/// is abandoned when its caller has stopped waiting.
 const MANY_WAITING: usize = 16;
 /// If more IDs than this are in use, the connection takes no further queries. The IDs of abandoned
 /// queries count, too.
@@ -48,7 +49,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> UpstreamStream for S {}
 pub(in crate::forward) enum AskError {
     /// The connection ended before the query was sent. The caller may retry on another connection.
     Unsent,
-    /// The connection broke, or could not be opened.
+    /// The connection ended before the reply, or could not be opened.
     Failed(UpstreamFailure),
 }
 
@@ -150,8 +151,8 @@ pub(super) struct ConnectionWorker<S> {
     frames: FrameBuffer,
     unsent: Vec<u8>,
     flushed: bool,
-    /// Start of the current wait: the last reply, the first query after an idle time, or the time
-    /// at which `ending` was set.
+    /// Start of the current wait: the time of the opening, of the last reply, of the first query
+    /// after an idle time, or of setting `ending`.
     since: Instant,
     /// Whether the connection takes no further queries.
     ending: bool,

@@ -30,8 +30,9 @@ const SOCKETS: usize = 8;
 /// There are several such threads.
 const OWN_SOCKETS: usize = 4;
 
-/// Maximum number of queries whose replies a thread receives itself. The replies to a flood of
-/// queries must not keep such a thread from its clients.
+/// Maximum number of queries that such a thread has in flight on its own sockets. The thread
+/// `upstreams` receives the replies to further queries: a flood of replies must not keep the other
+/// threads from their clients.
 const MAX_OWN_WAITING: usize = 16;
 
 /// Opens sockets for queries. Replies are received by the thread that sends the query, or else by
@@ -172,8 +173,8 @@ impl OpenSockets {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Adds the query to one of the sockets to `upstream`, chosen at random. Replaces the socket if
-    /// it is used up.
+    /// Adds the query to a random one of the sockets to `upstream`. Opens a new socket if that
+    /// socket is used up, or does not exist yet.
     fn add_query(
         &self,
         upstream: &Upstream,
