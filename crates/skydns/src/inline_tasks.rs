@@ -95,8 +95,9 @@ impl RunningHere {
 
 impl Drop for RunningHere {
     fn drop(&mut self) {
-        // Tasks are left only if a task panicked. Dropping a task may wake another task, and the
-        // wake-up borrows `WOKEN`. So `take` ends its own borrow before the tasks are dropped.
+        // Tasks are left only after a panic of a task or of `wake`. Dropping a task may wake
+        // another task, and the wake-up borrows `WOKEN`. So `take` ends its own borrow before the
+        // tasks are dropped.
         drop(WOKEN.take());
     }
 }

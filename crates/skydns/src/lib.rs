@@ -8,7 +8,7 @@
 //!    |-- search     try_search           the names of a pod's search list, one after the other
 //!    |-- cache      try_cache            external names that an upstream has answered before
 //!    |
-//!    v  AnswerAttempt: answered, or a WaitingQuery
+//!    v  AnswerAttempt: answered, a WaitingQuery, a Transfer, or Ignored
 //! admission    admit                     a place for a waiting query; all clients get fair shares
 //!    |
 //! Resolver::resolve_waiting              always an answer

@@ -1,7 +1,9 @@
-//! Metrics of queries and answers, with SkyDNS's names.
+//! Metrics of queries and answers: those of SkyDNS under its names, and further ones named
+//! `kubedns_...`.
 //!
-//! Every thread that answers has its own [`Shard`]. Counting then needs only plain stores, in
-//! memory that no other thread writes. A scrape adds up the shards.
+//! Every thread that receives queries over UDP has its own [`Shard`]. Counting there needs only
+//! plain stores, in memory that no other thread writes. All async tasks share one further shard. A
+//! scrape adds up the shards.
 
 #![allow(clippy::cast_precision_loss, reason = "Prometheus counts in f64")]
 
@@ -56,8 +58,8 @@ const CAUSES: [&str; 6] = [
 /// Index of `refused` in [`CAUSES`].
 const REFUSED: usize = 1;
 
-/// Index in [`CAUSES`] of the reason why an answer is an error; `None` if the answer is not an
-/// error.
+/// Index in [`CAUSES`] of the reason why an answer is an error; `None` if the answer is no error,
+/// or if its RCODE has no cause.
 fn error_cause(reply: Reply) -> Option<usize> {
     if reply.truncated {
         return Some(3);
@@ -244,7 +246,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Creates metrics named `<namespace>_<subsystem>_dns_...`; empty parts are omitted.
+    /// Creates the metrics. Those of SkyDNS are named `<namespace>_<subsystem>_dns_...`; empty
+    /// parts are omitted.
     pub fn new(namespace: &str, subsystem: &str) -> Self {
         let prefix = [namespace, subsystem, "dns"]
             .into_iter()

@@ -21,8 +21,9 @@ pub const WEIGHT: u16 = 10;
 pub struct ServiceRecord<'v> {
     /// Target of the record.
     pub host: Host<'v>,
-    /// Name of the tree node with the addresses of this record, relative to the zone. The name is
-    /// in wire format without the root: `3web 4apps 3svc`.
+    /// A name relative to the zone, in wire format without the root: `3web 4apps 3svc`. See
+    /// [`Host::Base`] and [`Host::Member`]. In SRV answers, a record with addresses has the same
+    /// target as a record with [`Host::Member`].
     pub base: &'v [u8],
     /// Port of SRV answers; 0 if unknown.
     pub port: u16,

@@ -162,8 +162,9 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Attempts to answer a query whose signature, if any, has been verified. If the query has to
-    /// wait, `signer` signs its answer later. The caller signs an immediate answer.
+    /// Attempts to answer a query whose signature, if any, has been verified or needs no check. If
+    /// the query has to wait, `signer` signs its answer later. The caller signs an immediate
+    /// answer.
     fn attempt_verified(
         &self,
         query: &Query<'_>,
