@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use daemon::metrics::{MetricError, Metrics};
-use dnsclient::{TIMEOUT, chaos, query_server};
+use dnsclient::{TIMEOUT, chaos, query_server, rcode_name};
 use parking_lot::Mutex;
 use prometheus::{IntCounter, IntGauge};
 use reports::sidecar::DnsmasqCounters;
@@ -100,13 +100,17 @@ impl CounterReader {
     async fn read_number(&self, name: &'static str) -> anyhow::Result<u64> {
         let question = chaos::txt_query(name);
         let asked = query_server(&self.server, Transport::Udp, &question, TIMEOUT).await;
-        let text = chaos::txt_strings(&asked.context(name)?).next();
+        let answer = asked.context(name)?;
+        let text = chaos::txt_strings(&answer).next();
 
-        // dnsmasq answers with text, and another server may answer with anything.
+        // dnsmasq answers with a number as text, but another server may answer with anything.
         let number = text.as_deref().and_then(|text| text.parse().ok());
         number.with_context(|| match &text {
             Some(text) => format!("{name} is answered with {text:?}, expected a number"),
-            None => format!("{name} is answered with no text, expected a number"),
+            None => {
+                let rcode = rcode_name(answer.message.metadata.response_code);
+                format!("{name} is answered with {rcode} and no text, expected a number")
+            }
         })
     }
 
@@ -141,7 +145,7 @@ impl CounterReader {
     }
 }
 
-/// The last readings of the counters that are exported as increases.
+/// The last reading of each counter, from which the next increase is calculated.
 #[derive(Clone, Debug, Default)]
 struct CounterTotals {
     hits: CounterReadings,

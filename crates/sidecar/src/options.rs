@@ -50,18 +50,18 @@ pub struct Options {
     /// interval with which to probe the servers that dnsmasq forwards to; 0 for never
     #[arg(long, value_name = "int", default_value = "5000", value_parser = whole_number::<u64>)]
     pub upstream_probe_interval_ms: u64,
-    /// external name with which an upstream of dnsmasq is probed if it refuses the query for the
-    /// name servers of the root
+    /// external name with which an upstream of dnsmasq is probed if it answers SERVFAIL or REFUSED
+    /// to the query for the name servers of the root
     #[arg(long, value_name = "string", default_value = "example.com", value_parser = fully_qualified)]
     pub upstream_probe_name: Name,
     /// health checks of dnsmasq and kubedns: self (the server itself answers) or through (the
     /// probed name is answered)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub health: HealthMode,
-    /// address of kubedns; a probe of this address checks the health of kubedns
+    /// address of kubedns; a --probe of this address counts as a probe of kubedns
     #[arg(long, value_name = "string", default_value = "127.0.0.1:10053", value_parser = ServerAddr::from_flag)]
     pub kubedns_addr: ServerAddr,
-    /// URL of the metrics of kubedns for the status page; empty for none
+    /// URL of the metrics of kubedns, for the status page and the verdict; empty for none
     #[arg(
         long,
         value_name = "string",
@@ -82,7 +82,8 @@ pub struct Options {
         default_value = "http://127.0.0.1:8081/top"
     )]
     pub kubedns_top: String,
-    /// file or http URL of the nanny's status for the status page; empty for none
+    /// file or http URL of the nanny's status, for the status page, the verdict and the probes of
+    /// dnsmasq's upstreams; empty for none
     #[arg(
         long,
         value_name = "string",
@@ -108,7 +109,8 @@ pub struct Options {
     /// http port to use to export prometheus metrics
     #[arg(long, value_name = "int", default_value = "10054", value_parser = int::<u16>)]
     pub prometheus_port: u16,
-    /// http port on which /healthz and /healthz-<label> answer as exechealthz did; 0 for none
+    /// http port on which /healthz and /healthz-<label> answer as exechealthz did; 0 for none, or
+    /// for 8080 with --cmd
     #[arg(long, alias = "port", value_name = "int", default_value = "0", value_parser = whole_number::<u16>)]
     pub exechealthz_port: u16,
     /// The commands that were given to exechealthz; repeatable.
@@ -126,9 +128,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// The address of dnsmasq; `None` in a pod without dnsmasq. A number that is not a port becomes
-    /// port 0, where nothing answers: as in kube-dns, the sidecar then counts errors instead of
-    /// ending.
+    /// The address of dnsmasq; `None` if `--dnsmasq-addr` is empty, for a pod without dnsmasq. A
+    /// number that is not a port becomes port 0, where nothing answers: as in kube-dns, the sidecar
+    /// then counts errors instead of ending.
     pub fn dnsmasq(&self) -> Option<ServerAddr> {
         let port = u16::try_from(self.dnsmasq_port).unwrap_or_default();
         (!self.dnsmasq_addr.is_empty()).then(|| ServerAddr::new(&self.dnsmasq_addr, port))
@@ -140,13 +142,14 @@ impl Options {
         Duration::from_millis(u64::try_from(self.dnsmasq_poll_interval_ms).unwrap_or_default())
     }
 
-    /// Logs the given values that the sidecar cannot use, or uses in another form.
+    /// Logs a `--dnsmasq-port` that is not a port, and a `--prometheus-namespace` that the sidecar
+    /// uses in another form.
     pub fn log_mistakes(&self) {
         let port = self.dnsmasq_port;
         if !self.dnsmasq_addr.is_empty() && !(1..=i64::from(u16::MAX)).contains(&port) {
             tracing::error!(
                 port,
-                "counters of dnsmasq cannot be read: --dnsmasq-port is not a port number"
+                "--dnsmasq-port is not a port number from 1 to 65535: the counters and upstreams of dnsmasq cannot be read"
             );
         }
         self.prometheus_namespace

@@ -1,4 +1,5 @@
-//! Routes of the status port. All routes are read-only and accept every method.
+//! Routes of the HTTP server on `--prometheus-port`. All routes are read-only and accept every
+//! method.
 
 use std::sync::Arc;
 
@@ -70,8 +71,8 @@ fn reply_healthcheck(parts: &Parts, label: &str) -> Option<Response> {
         .find(|probe| probe.spec().label == label)?;
 
     let health = probe.health();
-    // The kubelet restarts the container on 503, so the status depends only on the server of this
-    // probe.
+    // The kubelet restarts the container on 503. So with `--health=self`, a fault of another server
+    // does not matter here.
     let status = if health.last.state.is_healthy() {
         StatusCode::OK
     } else {
@@ -103,7 +104,8 @@ fn html_page(render: impl FnOnce(&str) -> String) -> Response {
 
 /// `/explain`: passes on the response of kubedns, including errors.
 async fn pass_on_explain(parts: &Parts, query: &str) -> Response {
-    match fetch_page(&format!("{}?{query}", parts.options.kubedns_explain)).await {
+    let url = &parts.options.kubedns_explain;
+    match fetch_page(&format!("{url}?{query}")).await {
         Ok(page) => {
             let status = StatusCode::from_u16(page.status).unwrap_or(StatusCode::BAD_GATEWAY);
             http::with_type(
@@ -114,7 +116,7 @@ async fn pass_on_explain(parts: &Parts, query: &str) -> Response {
         }
         Err(error) => http::plain_error(
             StatusCode::BAD_GATEWAY,
-            format!("kubedns does not answer: {error}\n"),
+            format!("no explanation from {url}: {error}\n"),
         ),
     }
 }

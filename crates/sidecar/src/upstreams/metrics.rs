@@ -57,7 +57,7 @@ impl UpstreamMetrics {
             )?,
             duration: metrics.histogram_vec(
                 &name("probe_duration_seconds"),
-                "Time until an upstream of dnsmasq responds to a probe.",
+                "Latency of the usable answers of an upstream of dnsmasq to probes.",
                 &BUCKETS,
                 &["upstream"],
             )?,

@@ -59,8 +59,8 @@ async fn signal_ends_with_success() {
 /// them.
 #[tokio::test]
 async fn odd_values_do_not_prevent_start() {
-    let not_a_port =
-        "counters of dnsmasq cannot be read: --dnsmasq-port is not a port number port=";
+    let not_a_port = "--dnsmasq-port is not a port number from 1 to 65535: \
+                      the counters and upstreams of dnsmasq cannot be read port=";
     let cases = [
         ("--dnsmasq-port=70000", not_a_port),
         ("--dnsmasq-port=-1", not_a_port),
