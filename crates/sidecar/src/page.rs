@@ -161,7 +161,7 @@ fn figure(probe: &ProbeStatus, axes: &plot::PlotAxes, now: u64) -> Markup {
         figure class=(class) {
             figcaption {
                 b { (probe.label) }
-                " " (mark) " " (words) " for " (age) "; "
+                " " (mark) " " (words) ", unchanged for " (age) "; "
                 (probe.name) " " (probe.kind) " at " (probe.server) " over " (probe.transport)
                 " every " (probe.interval_seconds) " s"
                 @if probe.state.is_healthy() { "; " (number(probe.latency_ms, "ms")) }

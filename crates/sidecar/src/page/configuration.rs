@@ -54,7 +54,7 @@ fn in_force_in_kubedns(kubedns: &KubednsReport) -> Markup {
             @for (route, servers) in &routes { (row(KUBEDNS_HEADS, [route_words(route), &usable(servers.join(" "))])) }
         }
         (count_line(kubedns.unresolved, "names of servers without an address: "))
-        (count_line(kubedns.forward_loops, "upstreams left out because they forward queries back to kubedns: "))
+        (count_line(kubedns.forward_loops, "upstreams that forward queries back to kubedns: "))
         (count_line(kubedns.unknown_keys, "unknown keys of the ConfigMap, which are ignored: "))
     }
 }

@@ -1,6 +1,6 @@
 //! Draws values of the last minutes as inline SVG. The plots of probes show latencies, all on the
-//! same scale. A small plot shows the latencies of an upstream in a cell of a table. Other plots
-//! have several lines.
+//! same scale. A small plot shows the latencies of an upstream in a cell of a table. A plot of
+//! traffic has one or two lines.
 
 use maud::{Markup, html};
 use reports::sidecar::{ProbeResult, ProbeState, ProbeStatus};

@@ -86,7 +86,7 @@ fn dnsmasq_as_cache_shows_kubedns_servers() {
     ] {
         assert!(page.contains(expected), "{expected}: {page}");
     }
-    for unexpected in ["dnsmasq has no upstreams", "10053"] {
+    for unexpected in ["no upstreams of dnsmasq", "10053"] {
         assert!(!page.contains(unexpected), "{page}");
     }
 }
@@ -107,13 +107,13 @@ fn healthy_pod_is_shown_well() {
             "dnsmasq \u{2713} answers hit ratio 75.0 % 30 hits, 10 misses cache of 1000 names, 9 insertions, 1 evictions \
              2 restarts end of the last process: signal 9",
             "sidecar running for 1 h 2 min, health mode: self",
-            "kubedns \u{2713} answers for 55 s; kubernetes.default.svc.cluster.local. SRV at 127.0.0.1:53 over udp every 5 s; 0.70 ms",
+            "kubedns \u{2713} answers, unchanged for 55 s; kubernetes.default.svc.cluster.local. SRV at 127.0.0.1:53 over udp every 5 s; 0.70 ms",
             "version 00ff has been in force since 2026-11-21T01:00:00Z",
             "acme.local 192.0.2.1#53 192.0.2.1",
             "everything else 192.0.2.9#53 resolv.conf",
             "no edit was rejected",
             "Upstreams of dnsmasq address for state latency last 2 min, 0 to 1 ms queries failed probes \
-             192.0.2.9:53 everything else \u{2713} answers for 55 s 4.25 ms - 17 0 of 9",
+             192.0.2.9:53 everything else \u{2713} answers, unchanged for 55 s 4.25 ms - 17 0 of 9",
             "192.0.2.9:53 everything else \u{2713} answers 12.3 ms - 5 1",
         ],
     );
@@ -147,7 +147,7 @@ fn failing_pod_is_shown_down() {
             "dnsmasq \u{25d0} answers, but the probed name fails hit ratio unknown",
             "\u{26a0} cannot read the counters: hits.bind.: i/o timeout",
             "no RRs for domain &quot;x.&quot; (REFUSED)",
-            "\u{2717} down \u{2717} kubedns does not answer for 55 s, since 20:53:20 UTC. \
+            "\u{2717} down \u{2717} kubedns does not answer (since 20:53:20 UTC, 55 s ago). \
              Read the log of kubedns, and check its CPU limit; the kubelet restarts kubedns. runbook read udp A-&gt;B: i/o timeout",
             "other \u{2026} not probed yet",
             "configuration unknown: not read by this sidecar",
@@ -192,7 +192,7 @@ fn configuration_of_kubedns_is_shown_alone() {
         &[
             "Configuration the newest configuration is in force names servers \
            corp.example 192.0.2.1:53 192.0.2.2:53 gone.example no usable server everything else 192.0.2.9:53 \
-           upstreams left out because they forward queries back to kubedns: 1 \
+           upstreams that forward queries back to kubedns: 1 \
            unknown keys of the ConfigMap, which are ignored: 2",
         ],
     );
@@ -237,7 +237,7 @@ fn looping_upstream_is_shown_as_such() {
         &page,
         &[
             "everything else \u{2717} forwards back to this pod -",
-            "acme.local \u{2717} does not answer for 55 s i/o timeout",
+            "acme.local \u{2717} does not answer, unchanged for 55 s i/o timeout",
         ],
     );
     assert!(!page.contains("REFUSED"), "{page}");
@@ -361,15 +361,15 @@ fn failing_upstreams_are_listed_twice() {
         &page,
         &[
             "\u{26a0} upstreams that do not answer: 192.0.2.1:53 \u{26a0} upstreams that fail: 192.0.2.2:53",
-            "192.0.2.1:53 everything else \u{2717} does not answer for 55 s i/o timeout - - 17 2 of 9",
-            "192.0.2.2:53 acme.local, beta.local \u{2717} fails for 55 s REFUSED for acme.local. SOA - - 17 2 of 9",
-            "192.0.2.3:53 names that the nanny does not report \u{2713} answers for 55 s 4.25 ms - 17 0 of 9",
+            "192.0.2.1:53 everything else \u{2717} does not answer, unchanged for 55 s i/o timeout - - 17 2 of 9",
+            "192.0.2.2:53 acme.local, beta.local \u{2717} fails, unchanged for 55 s REFUSED for acme.local. SOA - - 17 2 of 9",
+            "192.0.2.3:53 names that the nanny does not report \u{2713} answers, unchanged for 55 s 4.25 ms - 17 0 of 9",
         ],
     );
     status.dnsmasq.as_mut().unwrap().upstreams.clear();
     says(
         &render(&status, "0"),
-        &["Upstreams of dnsmasq dnsmasq has no upstreams, or they are unknown"],
+        &["Upstreams of dnsmasq no upstreams of dnsmasq are known, except servers with a --probe"],
     );
 }
 
@@ -504,7 +504,7 @@ fn typed_name_outlives_refresh() {
     status.explains = false;
     assert!(
         !page(&status).contains("<form"),
-        "there is no kubedns to explain names"
+        "the form needs a URL of /explain"
     );
 }
 

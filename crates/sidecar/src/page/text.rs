@@ -10,7 +10,7 @@ pub(super) fn route_words(route: &str) -> &str {
 }
 
 /// The reason in a network error, without the addresses before the reason. The page shows the
-/// server beside the reason, and the client's port does not help the reader.
+/// server beside the reason, and the address of the sidecar does not help the reader.
 pub(super) fn reason<'e>(error: &'e str, server: &str) -> &'e str {
     let addresses = format!("->{server}: ");
     error

@@ -15,7 +15,7 @@ use super::text::{largest_two_units, number, reason, route_words};
 /// The upstreams of dnsmasq, with their probes.
 pub(super) fn dnsmasq_section(status: &SidecarStatus, dnsmasq: &DnsmasqReport) -> Markup {
     let upstreams = &dnsmasq.upstreams;
-    // A server with a probe of its own, such as kubedns, is not in the list.
+    // kubedns, and servers with a probe of their own, are not in the list.
     let by_kubedns = status.forwards_by_kubedns();
     let nanny = status.nanny.known.as_ref();
     let loops = nanny.map(|nanny| &nanny.routes.loops);
@@ -24,7 +24,7 @@ pub(super) fn dnsmasq_section(status: &SidecarStatus, dnsmasq: &DnsmasqReport) -
         section aria-label="upstreams of dnsmasq" {
             h2 { "Upstreams of dnsmasq" }
             @if by_kubedns { p { "dnsmasq forwards to kubedns, whose upstreams are below" } }
-            @if upstreams.is_empty() { @if !by_kubedns { p { "dnsmasq has no upstreams, or they are unknown" } } } @else {
+            @if upstreams.is_empty() { @if !by_kubedns { p { "no upstreams of dnsmasq are known, except servers with a --probe" } } } @else {
                 (dnsmasq_table(upstreams, loops.unwrap_or(&BTreeSet::new()), status.time))
             }
         }
@@ -68,7 +68,7 @@ fn dnsmasq_row(upstream: &DnsmasqUpstream, is_loop: bool, axes: &PlotAxes, now: 
             td.names data-label="for" { (served_names(upstream)) }
             td data-label="state" class=(class) {
                 @if is_loop { (words) } @else {
-                    (words) " for " (age)
+                    (words) ", unchanged for " (age)
                     @if !upstream.error.is_empty() { code { (reason(&upstream.error, &upstream.address)) } }
                 }
             }

@@ -59,9 +59,8 @@ fn finding_item(finding: &PodFinding, now: u64) -> Markup {
     html! {
         li class=(class) {
             b { (mark) " " (finding.text) }
-            " for " (age)
-            @if let Some(since) = since { ", since " (since.format("%H:%M:%S UTC")) }
-            ". " (finding.action) " "
+            " (since " @if let Some(since) = since { (since.format("%H:%M:%S UTC, ")) }
+            (age) " ago). " (finding.action) " "
             a href=(finding.runbook) rel="noreferrer" target="_blank" { "runbook" }
             @if !finding.detail.is_empty() { code { (finding.detail) } }
         }
