@@ -7,8 +7,8 @@ pub(crate) struct CounterReadings {
 }
 
 impl CounterReadings {
-    /// Returns the increase since the last reading. After a reset, the increase is the whole
-    /// reading.
+    /// Returns the increase since the last reading. A reading below the last one shows a reset: the
+    /// increase is then the whole reading.
     pub(crate) fn increase(&mut self, reading: u64) -> u64 {
         let last = std::mem::replace(&mut self.last, reading);
         reading.checked_sub(last).unwrap_or(reading)

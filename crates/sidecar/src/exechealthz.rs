@@ -19,7 +19,7 @@ use crate::options::Options;
 use crate::probe::Probe;
 use crate::spec::{DEFAULT_INTERVAL, ProbeSpec};
 
-/// The path of a command without `--url`.
+/// The path of a command without `--url`. If there is no command, the path of all probes.
 const DEFAULT_PATH: &str = "/healthz";
 /// The default port of exechealthz.
 const DEFAULT_PORT: u16 = 8080;
@@ -31,8 +31,8 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 pub(crate) struct HealthPlan {
     /// The probes of `--probe`, then the probes that replace commands.
     pub(crate) specs: Vec<ProbeSpec>,
-    /// Each path, with the indices of its probes in `specs`. Empty if no flag of exechealthz is
-    /// given.
+    /// Each path, with the indices of its probes in `specs`. Empty without commands and without
+    /// `--exechealthz-port`.
     paths: Vec<(String, Vec<usize>)>,
 }
 
@@ -74,7 +74,8 @@ impl HealthPlan {
         Ok(plan)
     }
 
-    /// Builds the plan without commands: one path per probe, and one path for all probes.
+    /// Builds the plan without commands. If `is_wanted`, each probe has a path, and all probes
+    /// together have one. Otherwise there are no paths.
     fn of_probes(specs: Vec<ProbeSpec>, is_wanted: bool) -> anyhow::Result<Self> {
         let mut paths = Vec::new();
         if !is_wanted {
@@ -128,7 +129,7 @@ impl HealthPlan {
         }
     }
 
-    /// The checks with their probes; `None` if no flag of exechealthz is given.
+    /// The checks with their probes; `None` if the plan has no paths.
     pub(crate) fn into_checks(
         self,
         options: &Options,
@@ -160,8 +161,8 @@ pub(crate) struct HealthzChecks {
 }
 
 impl HealthzChecks {
-    /// Returns 200 if all probes of the path succeed, else 503. exechealthz returned 200 if its
-    /// command exited with 0.
+    /// Returns 404 for an unknown path, 503 if a probe of the path fails its health check or has
+    /// no recent result, else 200. exechealthz returned 200 if its command exited with 0.
     fn reply_at(&self, path: &str) -> Response {
         let Some((_, probes)) = self.paths.iter().find(|(known, _)| known == path) else {
             // Differs from exechealthz, which answers every path with a page, and exits on `/quit`.

@@ -7,8 +7,10 @@
 //! * [`upstreams`]: probes dnsmasq's upstreams, because dnsmasq does not report their failures.
 //! * [`exechealthz`], [`nslookup`]: the health checks and commands of the container `healthz` in
 //!   old manifests.
-//! * [`routes`]: `/healthcheck/<label>`, `/healthz`, `/metrics`, `/status`, and the page at `/`.
-//! * [`peers`]: the metrics of kubedns and the status of the nanny.
+//! * [`routes`]: `/healthcheck/<label>`, `/healthz`, `/metrics`, `/status`, `/explain`, `/runbook`,
+//!   and the page at `/`.
+//! * [`peers`]: the metrics of kubedns, the status of the nanny, and the top clients and names of
+//!   both.
 //! * [`verdict`]: the faults of the pod, and how long they have lasted.
 //! * [`traffic`], [`upstream_history`]: the rates of queries and the latencies of upstreams over
 //!   the last minutes.
@@ -18,9 +20,9 @@
 //!
 //! The kubelet restarts a container whose liveness probe fails. In the usual manifests, the
 //! liveness probe of *dnsmasq* requests the result of a query that the sidecar sends through
-//! dnsmasq to kubedns. While kubedns or the API server is down, this query fails. A restart of
-//! dnsmasq would only empty its cache. So by default (`--health=self`) each part is checked by
-//! itself:
+//! dnsmasq to kubedns. This query fails while kubedns is down, or waits for its first lists from
+//! the API server. A restart of dnsmasq would only empty its cache. So by default (`--health=self`)
+//! each part is checked by itself:
 //!
 //! * dnsmasq (a probe with the label `dnsmasq`, or of the server `--dnsmasq-addr` at
 //!   `--dnsmasq-port`): each probe also queries `cachesize.bind`, which dnsmasq answers without

@@ -20,7 +20,8 @@ struct KnownCounter {
 }
 
 impl LimitedClients {
-    /// Reads the counter. Returns the time of its last rise, in milliseconds since 1970.
+    /// Reads the counter. Returns the time at which the sidecar last saw a rise, in milliseconds
+    /// since 1970; `None` if it has seen no rise.
     pub(crate) fn update(&self, kubedns: Option<&KubednsReport>, now: Now) -> Option<u64> {
         let mut known = self.known.lock();
         if let Some(count) = kubedns.and_then(|kubedns| kubedns.rate_limited) {

@@ -28,7 +28,7 @@ pub(crate) struct Parts {
     pub(crate) started: std::time::Instant,
     /// The name of the pod: its host name.
     pub(crate) pod: String,
-    /// The node, if the manifest names it.
+    /// The node, from the variable `NODE_NAME`; `None` if the variable is unset or empty.
     pub(crate) node: Option<String>,
     /// The probes of `--probe`, then the probes that replace commands of exechealthz.
     pub(crate) probes: Vec<Arc<Probe>>,
@@ -68,7 +68,7 @@ impl Parts {
         // The plan comes first: the commands of exechealthz may add probes.
         let plan = HealthPlan::new(&options)?;
         let probes = new_probes(&options, &plan.specs, &metrics)?;
-        // A server with a probe of its own is not probed again as an upstream of dnsmasq.
+        // These servers are not probed as upstreams of dnsmasq.
         let others = probed_servers(&options, &plan.specs);
         let exechealthz = plan.into_checks(&options, &probes).map(Arc::new);
 
@@ -124,7 +124,8 @@ fn new_probes(
     Ok(probes)
 }
 
-/// The name of the pod. If the file cannot be read, the page shows no name.
+/// The host name. It is the name of the pod, unless the pod uses the network of its node. Empty if
+/// the host name cannot be read.
 fn read_host_name() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     text.trim().to_owned()

@@ -1,8 +1,8 @@
 //! Reports of the other parts of the pod: kubedns and the nanny.
 //!
 //! Each report is fetched on demand and reused for a second. Size and duration of a fetch are
-//! limited. Concurrent requests share one fetch. If a fetch fails, the report is unknown, and is
-//! soon fetched again.
+//! limited. Concurrent requests share one fetch. If a fetch fails, the report is unknown. A failure
+//! is reused for a tenth of a second.
 
 mod fetch;
 
@@ -46,7 +46,7 @@ pub(crate) struct ReportPeer<T> {
 
 impl ReportPeers {
     pub(crate) fn new(options: &Options) -> Self {
-        // The nanny reports on dnsmasq only: without dnsmasq there is nothing to fetch.
+        // A pod without dnsmasq has no nanny, so there is nothing to fetch.
         let (nanny_status, nanny_top) = match options.dnsmasq() {
             Some(_) => (options.nanny_status.as_str(), options.nanny_top.as_str()),
             None => ("", ""),

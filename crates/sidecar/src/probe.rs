@@ -23,7 +23,7 @@ const MAX_FIRST_DELAY: Duration = Duration::from_secs(5);
 /// After this number of failed probes in a row, the server is known to fail. Before that, a failed
 /// probe is repeated without waiting for the whole interval.
 const FAILURES_TO_KNOW: u32 = 3;
-/// The longest time from a failed probe to its repetition.
+/// The longest time from the start of a failed probe to the start of its repetition.
 const REPETITION: Duration = TIMEOUT;
 /// Number of latency buckets. The first bound is 0.25 ms; each further bound is twice the previous
 /// bound, up to 8192 ms.

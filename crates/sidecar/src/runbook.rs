@@ -17,7 +17,7 @@ const REPOSITORY_DIRECTORY: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/
 
 /// A heading of the first three levels, and the text up to the next such heading.
 struct Section {
-    /// The anchor of the heading in Markdown.
+    /// The anchor that GitHub gives to the heading.
     anchor: String,
     heading: String,
     /// The place of the section in the text, including the heading.
@@ -113,7 +113,7 @@ fn sections() -> impl Iterator<Item = Section> {
         })
 }
 
-/// The anchor of a heading in Markdown.
+/// The anchor that GitHub gives to a heading.
 fn anchor(heading: &str) -> String {
     let letters = heading
         .chars()

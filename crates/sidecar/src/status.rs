@@ -17,9 +17,10 @@ use crate::probe::Probe;
 use crate::time::{Now, millis, milliseconds};
 use crate::verdict;
 
-/// Builds the document; the rankings are included only if `local`.
+/// Builds the document, and updates the histories and the metrics of the verdict. The rankings are
+/// included only if `local`.
 pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
-    // All four reports are fetched at the same time, because each may take until its timeout.
+    // The reports are fetched at the same time, because each may take until its timeout.
     let (mut kubedns, nanny, top, dnsmasq_top) = tokio::join!(
         parts.peers.kubedns.report(),
         parts.peers.nanny.report(),

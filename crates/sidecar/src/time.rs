@@ -51,7 +51,7 @@ impl Now {
     }
 }
 
-/// Milliseconds with a fraction, for people and for JavaScript.
+/// A duration in milliseconds, with a fraction.
 pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }

@@ -152,7 +152,7 @@ impl CacheReading {
         })
     }
 
-    /// The rates; `None` if nothing was read since `before`.
+    /// The rates; `None` if nothing was read since `before`, or if a counter began again at zero.
     fn rates_since(self, before: Self) -> Option<CacheRates> {
         let millis = self
             .at

@@ -3,13 +3,13 @@
 //! dnsmasq lists its upstreams with their numbers of queries (CHAOS TXT `servers.bind`). The list
 //! has no usable number of failures: dnsmasq 2.90 does not count the failures of a server that is
 //! silent or answers every query with an error. So the sidecar, which shares dnsmasq's network,
-//! sends each upstream one small query per interval. A server with a probe of its own, such as
-//! kubedns, is left out.
+//! probes each upstream once per interval. kubedns, and servers with a probe of their own, are left
+//! out.
 //!
-//! The nanny reports which names an upstream serves. For a stub domain, the query asks for the SOA
-//! record of that domain. Otherwise the query asks for the name servers of the root. If the
-//! upstream refuses that query, a second query asks for the address of a name that the operator has
-//! chosen. SERVFAIL and REFUSED are failures. A failed probe is repeated at once.
+//! The nanny reports which names an upstream serves. For a stub domain, the probe queries the SOA
+//! record of that domain. Otherwise the probe queries the name servers of the root. If the upstream
+//! answers SERVFAIL or REFUSED, a second query asks for the address of a name that the operator has
+//! chosen. SERVFAIL and REFUSED are failures. After a first failure, the probe is repeated at once.
 //!
 //! An upstream for external names that has answered every probe with an error may serve only
 //! private names. `crate::verdict` does not count such an upstream as down.
@@ -56,7 +56,8 @@ const FIRST_DELAY: Duration = Duration::from_secs(2);
 pub(crate) struct ProbeSettings {
     /// The interval of the probes; zero disables them.
     pub(crate) interval: Duration,
-    /// The external name that is queried if an upstream refuses the query for the root.
+    /// The external name that is queried if an upstream answers SERVFAIL or REFUSED to the query
+    /// for the root.
     pub(crate) probe_name: Name,
 }
 
@@ -64,7 +65,8 @@ pub(crate) struct ProbeSettings {
 #[derive(Debug)]
 pub(crate) struct UpstreamProbes {
     dnsmasq: ServerAddr,
-    /// Servers that have a probe of their own, so they are not probed as upstreams.
+    /// Servers that are not probed as upstreams: kubedns, dnsmasq, and servers with a probe of
+    /// their own.
     others: Vec<ServerAddr>,
     peers: Arc<ReportPeers>,
     settings: ProbeSettings,
@@ -116,7 +118,7 @@ impl UpstreamProbes {
         repeat(ticks, stop, || Arc::clone(&self).probe_all()).await;
     }
 
-    /// Reads dnsmasq's list and probes each upstream once.
+    /// Reads dnsmasq's list and probes each upstream. After a first failure, the probe is repeated.
     async fn probe_all(self: Arc<Self>) {
         self.update_list().await;
 
@@ -134,7 +136,7 @@ impl UpstreamProbes {
         probes.join_all().await;
     }
 
-    /// Reads dnsmasq's list. If dnsmasq does not answer, the previous list is used.
+    /// Reads dnsmasq's list. If dnsmasq returns no list, the previous list is used.
     async fn update_list(&self) {
         // Only the nanny knows which names an upstream serves: dnsmasq lists only addresses.
         match list_upstreams(&self.dnsmasq).await {
@@ -206,7 +208,7 @@ impl UpstreamProbes {
     }
 
     /// Returns whether the server is not probed. The nanny's own server, which answers every query
-    /// with SERVFAIL, and the servers with a probe of their own are not probed.
+    /// with SERVFAIL, and the servers in `others` are not probed.
     fn is_excluded(&self, address: SocketAddr, nanny: &NannyStatus) -> bool {
         let servfail_server = nanny.routes.servfail_server.as_ref();
         servfail_server.is_some_and(|server| *server == address.to_string())

@@ -1,4 +1,4 @@
-//! `/healthcheck` bodies, compared with recorded bodies of kube-dns.
+//! Tests of the body of `/healthcheck`, and of the times of the results.
 
 use super::*;
 

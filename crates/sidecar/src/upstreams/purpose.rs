@@ -13,7 +13,8 @@ pub(super) struct UpstreamPurpose {
     /// The stub domains that the upstream serves, sorted; `.` for all other names. Empty if
     /// unknown.
     pub(super) domains: Vec<String>,
-    /// The queries, in the order in which they are tried until one has a usable answer.
+    /// The queries. A probe sends them in turn until one has a usable answer. It begins with the
+    /// query that had a usable answer last.
     pub(super) questions: Vec<Query>,
 }
 
