@@ -2,12 +2,13 @@
 //!
 //! Each client has a bucket of `burst` queries, which refills at `qps` queries a second. A query
 //! above this limit is always answered, with REFUSED: a resolver that gets no answer waits for
-//! seconds, asks again, and does not learn the reason. The answer is not larger than the query, so
-//! attackers cannot use it for amplification. The RCODE is REFUSED, because SERVFAIL makes musl ask
-//! again at once.
+//! seconds, asks again, and does not learn the reason. Without an extended error, the answer is not
+//! larger than the query, so attackers cannot use it for amplification. An extended error adds
+//! about 50 octets. The RCODE is REFUSED, because SERVFAIL makes musl ask again at once.
 //!
-//! Clients are counted by [`ClientHost`]. The containers of the pod, on 127.0.0.1 and `::1`, have
-//! no limit, because dnsmasq sends the queries of all its clients, and probes must be answered.
+//! A client is a [`ClientHost`]: one IPv4 address or one IPv6 /64 network. The containers of the
+//! pod, on 127.0.0.1 and `::1`, have no limit, because dnsmasq sends the queries of all its
+//! clients, and probes must be answered.
 //!
 //! The table has a fixed size, and a query reads only one set of the table, so the cost is the same
 //! for any number of clients. A full set forgets the client that would be the first to have its
@@ -165,7 +166,7 @@ impl ClientRates {
     /// Logs a limited client, unless a limited client was logged a moment ago.
     pub(crate) fn warn_of_limited(&self, client: IpAddr, now: Instant) {
         if self.warnings.take_turn(now) {
-            tracing::warn!(%client, "client exceeds --client-qps; its further queries get REFUSED");
+            tracing::warn!(%client, "client exceeds --client-qps; its queries above the limit get REFUSED");
         }
     }
 }

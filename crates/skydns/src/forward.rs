@@ -24,10 +24,10 @@
 //! * Dead upstreams are tried last until they answer a probe or a query (`health`). Upstreams
 //!   without queries are probed by [`Forwarder::probe_idle`].
 //! * Except for the forwarded flags and options, a query is not a copy of the client's query
-//!   (`query`): the name is in lower case, and the OPT record has our UDP size. Clients whose queries
-//!   would be the same for an upstream share one query, which is sent once (`in_flight`), and one
-//!   entry of the cache (`key`). Each client gets an answer with its own ID, case, EDNS and size
-//!   (`answer`).
+//!   (`query`): the name is in lower case, and the OPT record has our UDP size. Clients whose
+//!   queries would be the same for an upstream share one query, which is sent once (`in_flight`),
+//!   and one entry of the cache (`key`). Each client gets an answer with its own ID, case, EDNS and
+//!   size (`answer`).
 //! * Plain DNS upstreams are queried over UDP first, even for a client over TCP. A truncated reply
 //!   is retried over TCP. If the retry fails or time is short, a client over UDP gets the truncated
 //!   reply, with TC. For a client over TCP, the upstreams are then queried only over TCP. A reply
@@ -36,8 +36,9 @@
 //!   (`exchange`).
 //! * Upstreams over TCP and TLS are queried over persistent connections (`pool`). An upstream with
 //!   an untrusted certificate fails and is never queried in plain text (`tls`).
-//! * A reply counts only if address, port, ID and question match the query (RFC 5452). Source port
-//!   and ID of a query are random. Other packets are counted and ignored.
+//! * A reply counts only if address, port, ID and question match the query (RFC 5452). An error
+//!   response may lack the question. Source port and ID of a query are random. Packets with a wrong
+//!   ID or question are counted; after too many of them, the query is sent over TCP.
 //! * Upstreams that forward to this server are detected (`loops`), so that the caller can leave
 //!   them out.
 //!
@@ -127,7 +128,8 @@ pub enum ForwardError {
     /// The list of upstreams is empty.
     #[error("no upstream servers")]
     NoUpstreams,
-    /// No upstream gave a usable reply in time.
+    /// No upstream gave a usable reply in time. The list of failures is empty if the caller could
+    /// not wait for them.
     #[error("no usable reply from any upstream: {}", failure_list(.0))]
     AllFailed(Arc<[(Upstream, UpstreamFailure)]>),
     /// Too many queries are in flight already.
@@ -161,7 +163,7 @@ struct ForwarderState {
     in_flight: InFlightQueries,
     loops: LoopProbes,
     cache: Option<ReplyCache>,
-    /// The log lines about clients whose queries were rejected.
+    /// Limits the log lines about clients whose queries were rejected.
     client_warnings: ClientWarnings,
     /// Owns every task; see [`Forwarder::shutdown`].
     tasks: TaskTracker,
@@ -214,8 +216,8 @@ impl Forwarder {
     }
 
     /// Sends `query` to `upstreams`, the most preferred first, on behalf of `client`. Returns the
-    /// reply of one upstream. `transport` is the client's transport: a client over TCP needs a
-    /// whole reply.
+    /// reply of one upstream, or a cached reply. `transport` is the client's transport: a client
+    /// over TCP needs a whole reply.
     ///
     /// The result comes within [`ForwardLimits::budget`]. The future may be dropped at any time:
     /// other callers of an identical query still get their reply.
@@ -380,7 +382,7 @@ impl Forwarder {
 
         let now = Instant::now().into_std();
         if self.state.client_warnings.take_turn(now) {
-            tracing::warn!(%client, "too many forwarded queries in flight, further queries of this client get SERVFAIL");
+            tracing::warn!(%client, "too many queries wait for upstreams; further queries of this client that need an upstream get SERVFAIL");
         }
     }
 

@@ -35,12 +35,12 @@ impl CacheMetrics {
             misses: register_counter(
                 registry,
                 "cache_misses_total",
-                "Queries without a fresh answer in the cache.",
+                "Queries forwarded because the cache had no reply, or only an expired reply.",
             )?,
             stale: register_counter(
                 registry,
                 "stale_answers_total",
-                "Queries answered from the cache beyond the TTL, because the upstreams failed.",
+                "Queries answered from the cache beyond the TTL, because the upstreams failed or too many queries were in flight.",
             )?,
             evictions: register_counter(
                 registry,
