@@ -1,9 +1,10 @@
 //! The query engine: a pure, synchronous function that answers one query from one view. Query and
 //! answer are in wire format.
 //!
-//! The engine routes a query (authoritative, reverse, CHAOS or forward) and sets the RCODE and
-//! flags of the answer; [`crate::answer`] writes the records. The conformance vectors pin the
-//! unusual behaviour that is kept from kube-dns. docs/differences.md lists the differences.
+//! The engine decides how a query is answered: by the engine itself, by an upstream, with a search
+//! list, or as a zone transfer. It sets the RCODE and flags of its own answers; [`crate::answer`]
+//! writes the records. The tests in tests/conformance compare answers with recorded answers of
+//! kube-dns, and docs/differences.md lists the differences.
 
 mod chaos;
 mod own_names;
@@ -33,7 +34,7 @@ pub(crate) use self::reply::{
 pub enum EngineOutcome {
     /// The answer was appended to the buffer.
     Reply(Reply),
-    /// The answer needs more than the view. Nothing was written.
+    /// The answer has to wait. Nothing was written.
     Pending(PendingAnswer),
     /// The name must be completed with a search list, see [`crate::search`]. Nothing was written.
     Search(SearchList),
@@ -50,7 +51,7 @@ pub enum EngineOutcome {
 pub enum NameProgress {
     /// The answer was appended to the buffer.
     Reply(Reply),
-    /// The answer needs more than the view. Nothing was written.
+    /// The answer has to wait. Nothing was written.
     Pending(PendingAnswer),
 }
 
@@ -92,12 +93,11 @@ pub struct Identity {
     pub version: String,
 }
 
-/// Flags of our own answers. Other flags are copied from the query.
+/// Flags of an authoritative answer, in addition to the flags that are copied from the query.
 pub(crate) const AUTHORITATIVE: u16 = flag::AA | flag::RA;
 
-/// Maximum work for one answer, in steps (see
-/// [`Records::visit_entries`](crate::Records::visit_entries)): about 0.2 s. A wildcard in a cluster
-/// of 100,000 Services takes a third of these steps.
+/// Maximum work for one answer, in steps (see [`EntryVisit::steps`](crate::EntryVisit::steps)):
+/// about 0.2 s. A wildcard in a cluster of 100,000 Services takes a third of these steps.
 pub const MAX_STEPS: usize = 10_000_000;
 
 /// Answers `message` from `view` and appends the answer to `out`. `external` holds the answers to
@@ -130,12 +130,14 @@ pub fn answer_message<V: View>(
     answer_query(context, view, identity, &query, external, out)
 }
 
-/// The client of a query, and the work that its answer may take.
+/// The client of a query, the work that its answer may take, and whether the answer has only the
+/// data of the name itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AnswerContext {
     /// Maximum work in steps, see [`EntryVisit::steps`](crate::EntryVisit::steps).
     pub(crate) steps: usize,
-    /// The client whose search list completes the name; `None` to answer without a search list.
+    /// The client. The namespace of its pod selects the search list of autopath. `None` to answer
+    /// without autopath.
     pub(crate) client: Option<IpAddr>,
     /// Whether the answer has only the data of the name itself, as in a zone transfer: aliases are
     /// not followed, and there are no additional records.
@@ -169,8 +171,9 @@ pub(crate) fn answer_query<V: View>(
     outcome
 }
 
-/// Answers a query without a search list, because the caller walks the list. AXFR and IXFR are
-/// ordinary types here. The query has already passed the checks of [`answer_query`].
+/// Answers for the query name without regard to search lists: the caller walks the list, if there
+/// is one. AXFR and IXFR are ordinary types here. The query has already passed the checks of
+/// [`answer_query`].
 pub(crate) fn answer_name<V: View>(
     steps: usize,
     view: &V,
@@ -180,7 +183,6 @@ pub(crate) fn answer_name<V: View>(
     out: &mut Vec<u8>,
 ) -> NameProgress {
     let start = out.len();
-    // Without a client, the engine does not use the search list.
     let context = AnswerContext {
         steps,
         client: None,
@@ -199,8 +201,7 @@ pub(crate) fn answer_name<V: View>(
         NameResult::Progress(progress) => progress,
         NameResult::Missing(authority) => engine.forward_or_nxdomain(authority, out),
     };
-    // The engine runs again once the external answers are known, so an incomplete message is
-    // removed.
+    // A pending outcome promises that nothing was written.
     if !matches!(progress, NameProgress::Reply(_)) {
         out.truncate(start);
     }
@@ -288,7 +289,7 @@ impl<'a, V: View> Engine<'a, V> {
         None
     }
 
-    /// Completes a name below the search suffix.
+    /// Returns the search list of a name in the search suffix, or refuses the query.
     fn route_search_name(&self, out: &mut Vec<u8>) -> EngineOutcome {
         // With `forwards_all`, `reject_query` accepts queries of type ANY for names below a suffix
         // outside our zones.
@@ -315,8 +316,8 @@ impl<'a, V: View> Engine<'a, V> {
         }
 
         let authority = Authority::of(self.view, name);
-        // The owners of an address take precedence over a further zone in the reverse tree, but not
-        // over a cluster domain in that tree.
+        // The PTR records of our addresses take precedence over a further zone in the reverse tree,
+        // but not over a cluster domain in that tree.
         if self.query.qtype == rtype::PTR
             && authority.is_none_or(|authority| authority.further.is_some())
             && let Some(address) = reverse::address_of_name(name)
@@ -421,8 +422,8 @@ impl<'a, V: View> Engine<'a, V> {
         self.new_reply(System::Auth, rcode, false)
     }
 
-    /// Answers REFUSED. kube-dns does not copy RD into this answer, which breaks RFC 1035, section
-    /// 4.1.1.
+    /// Answers REFUSED. RD is copied only with `--strict-dns`: kube-dns does not copy RD, against
+    /// RFC 1035, section 4.1.1.
     pub(super) fn refuse_query(&self, cause: &Cause, out: &mut Vec<u8>) -> Reply {
         let copied = if self.view.zone().strict { flag::RD } else { 0 };
         self.append_empty(rcode::REFUSED, copied, out);
@@ -446,7 +447,8 @@ impl<'a, V: View> Engine<'a, V> {
     }
 
     /// Forwards the query, unless a rule of the configuration answers it. A query that [must not be
-    /// forwarded](crate::backend::Zone::must_not_forward) gets SERVFAIL.
+    /// forwarded](crate::backend::Zone::must_not_forward) gets SERVFAIL, unless its name is denied.
+    /// With `forwards_all`, `localhost` is answered here.
     fn forward_query(&self, out: &mut Vec<u8>) -> NameProgress {
         let zone = self.view.zone();
         let system = self.system_of_servers();
@@ -470,7 +472,8 @@ impl<'a, V: View> Engine<'a, V> {
         NameProgress::Pending(PendingAnswer::Forward(system))
     }
 
-    /// Answers with the owners of an address, or from the zone that holds the reverse name.
+    /// Answers with the PTR records of an address of ours. For another address, answers from the
+    /// zone that holds the reverse name, or forwards the query.
     fn answer_reverse(
         &self,
         address: IpAddr,
@@ -486,7 +489,6 @@ impl<'a, V: View> Engine<'a, V> {
         let mut answer = self.begin_answer(Authority::cluster(self.view), out);
         match answer.write_pointers(address) {
             AnswerStatus::Missing => {
-                // The address is not ours: a zone of the reverse tree or an upstream may know it.
                 out.truncate(start);
                 self.answer_from_zone(authority, out)
             }

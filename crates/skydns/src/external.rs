@@ -37,7 +37,7 @@ pub struct ExternalRecord {
 /// Answer to an external query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExternalAnswer {
-    /// The aliases and addresses of the name; empty for NXDOMAIN and NODATA. A chain of aliases
+    /// The aliases and addresses of the name; empty if the name has neither. A chain of aliases
     /// ends at the first name in our zones. The records of that name are not included.
     Records(Vec<ExternalRecord>),
     /// The records of a truncated reply, so there may be more records.

@@ -74,18 +74,19 @@ impl ExternalRules {
         Self::default()
     }
 
-    /// Answers queries of these types for names in `domain` with NODATA. Without types, `domain` is
-    /// exempt from the filter of a shorter domain.
+    /// Adds a rule: queries of these types for names in `domain` get NODATA. Without types,
+    /// `domain` is exempt from the filter of a shorter domain.
     pub fn filter_types(&mut self, domain: &Name, types: &[u16]) {
         self.filters.insert(domain, types.to_vec());
     }
 
-    /// Answers queries for names in `domain` with NXDOMAIN, or with NODATA.
+    /// Adds a rule: queries for names in `domain` get `rcode`: NXDOMAIN, or NOERROR for NODATA.
     pub fn deny_names(&mut self, domain: &Name, rcode: u16) {
         self.denied.insert(domain, rcode);
     }
 
-    /// Answers queries for reverse names of private networks.
+    /// Adds a rule: queries for reverse names of private networks get NXDOMAIN or NODATA, unless
+    /// the name is in a stub domain.
     pub fn deny_private_reverse(&mut self) {
         for zone in reverse::private_reverse_zones() {
             if let Ok(zone) = Name::parse(&zone) {
@@ -94,7 +95,8 @@ impl ExternalRules {
         }
     }
 
-    /// Rejects replies with private addresses, except for names in the domains `except`.
+    /// Adds a rule: replies with private addresses are rejected, except for names in stub domains
+    /// or in the domains `except`.
     pub fn reject_private_addresses_except(&mut self, except: impl IntoIterator<Item = Name>) {
         let mut may_be_private = DomainMap::default();
         for domain in except {
@@ -163,7 +165,7 @@ impl ExternalRules {
     }
 }
 
-/// Whether the answer section has an address of a private network or of this host itself.
+/// Whether the answer section has a private, link-local, loopback or unspecified address.
 fn has_private_address(message: &[u8]) -> bool {
     let Ok(message) = Message::parse(message) else {
         return false;

@@ -1,4 +1,5 @@
-//! Answers for own names: hosts and aliases of the configuration, which are in no zone.
+//! Answers for own names (hosts and aliases of the configuration, which are in no zone) and for
+//! `localhost`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -9,15 +9,16 @@ use crate::backend::zones::Authority;
 use crate::cause::Cause;
 use crate::external_rules::{RuleAnswer, RuleKey};
 
-/// The part of the server that answers a query. Most metrics have the part as a label.
+/// The part of the server that answers a query, for the label `system` of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum System {
-    /// Names in our zones, refused queries, and queries that are not forwarded because a rule of
-    /// the configuration answers them.
+    /// Names in our zones, hosts and aliases of the configuration, and CHAOS names. Also refused
+    /// and malformed queries, and queries that a rule of the configuration answers before they are
+    /// forwarded.
     Auth,
     /// External names, forwarded to an upstream.
     Recursive,
-    /// Reverse names.
+    /// PTR queries for addresses of ours.
     Reverse,
     /// Names of a stub domain.
     Stub,
@@ -42,7 +43,7 @@ impl System {
 pub struct Reply {
     /// The part of the server that answered.
     pub system: System,
-    /// QTYPE; 0 for a malformed query.
+    /// QTYPE; 0 for a query that cannot be parsed.
     pub qtype: u16,
     /// The RCODE.
     pub rcode: u16,
