@@ -1,9 +1,10 @@
 //! Fair shares of a limited number of places, such as those for TCP connections. A client that
 //! floods the server cannot take the places of all others.
 //!
-//! A client may take another place while it holds fewer places than are free. A single greedy
-//! client gets half of the places. With n greedy clients, each of them gets 1/(n + 1) of the
-//! places, and the same number stays free for other clients.
+//! A client may take another place while it holds fewer places than are free, and fewer than a
+//! fixed maximum. With a large maximum, a single greedy client gets half of the places. With n
+//! greedy clients, each of them gets 1/(n + 1) of the places, and the same number stays free for
+//! others.
 //!
 //! Places are counted for each host. A host is one IPv4 address or one IPv6 /64 network, because an
 //! IPv6 host can use any address of its network.
@@ -30,7 +31,7 @@ struct ShareTable {
     hosts: HashMap<ClientHost, usize, RandomState>,
 }
 
-/// The host of a client, for which places are counted.
+/// The host of a client: one IPv4 address or one IPv6 /64 network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ClientHost(IpAddr);
 
@@ -157,7 +158,7 @@ mod tests {
         }
     }
 
-    /// For any number of greedy clients, a modest client still gets a place.
+    /// Greedy clients leave a place for a modest client.
     #[test]
     fn greedy_clients_leave_equal_part_free() {
         for (heavy, each, left) in [

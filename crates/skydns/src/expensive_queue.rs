@@ -1,5 +1,5 @@
-//! Queue of expensive queries. Only one query is answered at a time, on a part of one core, and
-//! hosts take turns.
+//! Queue of expensive queries. Only one query is answered at a time, and hosts take turns. The
+//! answers take at most a quarter of one core.
 //!
 //! A wildcard over thousands of names, or a long chain of aliases, takes milliseconds. The threads
 //! that receive queries stop work on such a query after a limited number of steps, and pass it to

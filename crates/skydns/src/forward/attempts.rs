@@ -5,7 +5,11 @@
 //! upstreams are still accepted: the first good reply is the answer. If no upstream gives a good
 //! reply, the answer is SERVFAIL or REFUSED from the most preferred upstream that sent one of them.
 //! This answer is given as soon as every upstream has answered, has failed or is known to be dead,
-//! because then no better reply can come.
+//! because then no better reply can come. It is given at the latest one silence timeout after the
+//! first SERVFAIL or REFUSED.
+//!
+//! If all upstreams end with an [`UpstreamFailure`], and the last failure is not a timeout, all are
+//! tried once more after a pause.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -177,7 +181,8 @@ impl UpstreamAttempts {
         self.started += 1;
         self.pending.push(attempt.clone());
 
-        // With enough sockets for all upstreams, a late reply is accepted until the deadline.
+        // If all upstreams may be queried at the same time, a late reply is accepted until the
+        // deadline.
         let until = if self.crowded {
             self.give_up_at(now, silence_timeout)
         } else {
@@ -259,7 +264,7 @@ impl UpstreamAttempts {
             return;
         }
 
-        // There is only one further round: a third round would exceed the budget.
+        // There is no third round.
         self.retry_all = false;
         let now = Instant::now();
         self.next_attempt = now + self.state.limits.retry_pause;
@@ -293,8 +298,8 @@ fn is_refusal(reply: &UpstreamReply) -> bool {
     matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED)
 }
 
-/// Queries one upstream and records the outcome. `until` is the deadline of this
-/// attempt, which may be earlier than the deadline of the whole query.
+/// Queries one upstream and records the outcome. `until` is the deadline of this attempt, which may
+/// be earlier than the deadline of the whole query.
 async fn run_attempt(
     state: Arc<ForwarderState>,
     query: InFlightKey,

@@ -1,21 +1,23 @@
 //! Cache of upstream replies. Replies are fresh within their TTLs, and stale answers replace
 //! failures of the upstreams (RFC 8767).
 //!
-//! A [`Forwarder`](super::Forwarder) without a [`ReplyCache`] caches nothing. Cluster names are not
-//! forwarded and therefore not cached here.
+//! A [`Forwarder`](super::Forwarder) without a [`ReplyCache`] caches nothing. The cache never has
+//! answers from our own zones.
 //!
 //! # Cached replies
 //!
-//! Whole replies with NOERROR or NXDOMAIN and a TTL above zero are cached. The SOA record of a
-//! negative reply sets its lifetime (RFC 2308). Truncated replies are not cached. Replies to
-//! queries with forwarded EDNS options, such as a client subnet, are not cached either. The key of
-//! a cached reply includes the list of upstreams. After an edit of the list, earlier replies no
-//! longer match.
+//! Whole replies with NOERROR or NXDOMAIN are cached, unless a TTL is zero. MINIMUM of the SOA
+//! record limits the lifetime of a negative reply (RFC 2308); without an SOA record, a negative
+//! reply is not cached. Replies to queries with forwarded EDNS options, such as a client subnet,
+//! are not cached. Neither are replies to queries for types that are not record types, such as ANY.
+//! The key of a cached reply includes the list of upstreams. After an edit of the list, earlier
+//! replies no longer match.
 //!
 //! # Stale replies
 //!
 //! A fresh reply is the answer, with its TTLs counted down. A stale reply is the answer only while
-//! the upstreams fail. Failures are SERVFAIL, REFUSED, and no usable reply within
+//! the upstreams fail, or while the query cannot be forwarded, for example because too many queries
+//! are in flight. Failures are SERVFAIL, REFUSED, and no usable reply within
 //! [`ForwardLimits::budget`](super::ForwardLimits::budget), which is the client response timer of
 //! RFC 8767, section 5. All TTLs of a stale answer are 30 seconds. After a failure of the
 //! upstreams, and while all of them are known to be dead, clients get the stale reply at once. The
@@ -280,8 +282,8 @@ impl ReplyCache {
         }
     }
 
-    /// Replaces the entry, or removes the entry if the new reply must not be cached. In both cases
-    /// the older reply is obsolete.
+    /// Adds an entry for the reply, in place of an older entry. If the reply must not be cached,
+    /// removes the older entry, which is obsolete.
     fn insert_reply(&self, key: &Arc<QueryKey>, reply: &Arc<UpstreamReply>, now: Instant) {
         let quiet = 2 * self.limits.recheck;
         self.outages.record_answer(&key.upstreams, quiet, now);
@@ -385,7 +387,7 @@ struct EvictionCounter(CacheMetrics);
 impl Lifecycle<EntryKey, CacheEntry> for EvictionCounter {
     type RequestState = ();
 
-    // Only evictions call this hook.
+    // Called for evicted and rejected entries, but not for replaced entries.
     fn before_evict(&self, (): &mut (), _: &EntryKey, _: &mut CacheEntry) {
         self.0.evictions.inc();
     }

@@ -95,8 +95,8 @@ impl UpstreamExchange<'_> {
     }
 
     /// Queries with an OPT record if the upstream is believed to know EDNS. An upstream that does
-    /// not know EDNS replies FORMERR or NOTIMP without an OPT record (RFC 6891, section 7). It is
-    /// then queried again without an OPT record.
+    /// not know EDNS replies FORMERR or NOTIMP without an OPT record (RFC 6891, section 7). After
+    /// such a reply, or BADVERS, the upstream is queried again without an OPT record.
     // Differs from kube-dns, which sends an OPT record if the client does.
     async fn query_with_edns_fallback(self) -> Result<UpstreamReply, UpstreamFailure> {
         let reply = self.query_once(self.edns).await?;

@@ -38,7 +38,7 @@ pub(super) struct CacheTime(pub(super) u64);
 pub(super) enum EntryState {
     /// Fresh, with the age in seconds.
     Fresh(u32),
-    /// Stale. The entry is the answer only while the upstreams fail.
+    /// Stale: the lifetime has passed, but the reply can still replace a failure.
     Stale {
         /// Whether the next retry of the upstreams is due.
         due: bool,
@@ -47,9 +47,9 @@ pub(super) enum EntryState {
 
 /// A reply, its lifetime, and the key of its query. Clones share the reply.
 ///
-/// Most of the cache's memory is in its entries. So an entry is one allocation, and stores nothing
-/// that can be computed from its other data. The octets are the reply without its OPT record, and
-/// then the options of that record. The name of the key is the name in the question of the reply.
+/// Most of the cache's memory is in its entries. So an entry is one allocation, and its key has no
+/// copy of the question: name, QTYPE and QCLASS of the key are those in the question of the reply.
+/// The octets are the reply without its OPT record, and then the options of that record.
 #[derive(Clone, Debug)]
 pub(super) struct CacheEntry(ThinArc<EntryHead, u8>);
 
@@ -59,15 +59,14 @@ pub(super) struct EntryHead {
     /// The upstreams of the key.
     upstreams: SharedUpstreams,
     pub(super) received: CacheTime,
-    /// The addresses, whose order changes with each answer, if there are several.
+    /// The addresses, if there are several. Their order changes with each answer.
     addresses: Option<RotatedRecords>,
     /// Time after `received` during which the reply is fresh, in seconds.
     pub(super) lifetime: u32,
     /// Time of the next retry of the upstreams, in milliseconds since `received`; 0 if the
     /// upstreams have not failed since then.
     retry_at: AtomicU32,
-    /// RD, AD and CD of the query; see [`QueryKind`]. QTYPE and QCLASS are in the question of the
-    /// reply.
+    /// RD, AD and CD of the query; see [`QueryKind`].
     query_flags: u16,
     /// DO of the query.
     query_dnssec_ok: bool,
@@ -314,8 +313,8 @@ impl CacheEntry {
         head.upstreams.get(usize::from(head.upstream))
     }
 
-    /// Counts the TTLs down in `message`, which is a copy of the reply or of its beginning. Clears
-    /// the flags that only a reply of the upstream itself may have.
+    /// Writes the TTLs for an answer in this state into `message`, which is a copy of the reply or
+    /// of its beginning. Clears the flags that an answer from the cache must not have.
     fn write_age(&self, state: EntryState, message: &mut [u8]) {
         for at in self.ttl_offsets() {
             let rest = message.get_mut(at..);
@@ -404,8 +403,7 @@ impl ReplyLifetime {
         let shortest = ttls.min()?;
 
         let mut answers = message.section(Section::Answer);
-        // An answer with an alias, but without a record of the type, is negative, too. Any answer
-        // to a query for ANY also counts as negative.
+        // An answer with an alias, but without a record of the type, is negative, too.
         let positive = code == rcode::NOERROR && answers.any(|record| record.rtype == qtype);
         let seconds = if positive {
             shortest.min(MAX_TTL)

@@ -20,7 +20,7 @@ pub enum ReplyCheck {
 
 /// Compares `bytes` from `upstream` with the query that was sent with `id` (RFC 5452 section 9.1).
 /// A reply is a response to a standard query, with the same ID and question. A truncated response
-/// may be incomplete, and an error response may have no question.
+/// may be incomplete, and an error response other than NXDOMAIN may have no question.
 pub fn check_reply(
     query: &UpstreamQuery,
     id: u16,
@@ -66,8 +66,8 @@ fn check_with_question(
     }
 }
 
-/// Accepts an error response without question. A server may send such a response if it did not
-/// understand the query.
+/// Accepts an error response without question, except NXDOMAIN. A server may send such a response
+/// if it did not understand the query.
 fn check_without_question(
     query: &UpstreamQuery,
     upstream: &Upstream,

@@ -30,7 +30,8 @@ pub(super) async fn query_upstream(
 }
 
 /// Sends the encoded `query`. If the connection closes before the reply, the query is sent once
-/// more over another connection.
+/// more over another connection. A query that was not sent moves to another connection, at most
+/// [`MAX_UNSENT`] times.
 async fn send_query(
     exchange: UpstreamExchange<'_>,
     query: &[u8],

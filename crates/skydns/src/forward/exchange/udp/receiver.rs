@@ -2,8 +2,8 @@
 //! send the answers to clients, so no other thread has to wake up.
 //!
 //! A thread that receives the queries of clients over UDP also receives the replies to the queries
-//! that it forwards ([`ReplyReceiver::of_this_thread`]). One thread, `upstreams`, receives all
-//! other replies.
+//! that it forwards, unless too many of them wait ([`ReplyReceiver::of_this_thread`]). One thread,
+//! `upstreams`, receives all other replies.
 
 use std::cell::RefCell;
 use std::io;
@@ -124,7 +124,7 @@ impl ReplyReceiver {
         any_other
     }
 
-    /// Twice a second, closes the sockets that are no longer used.
+    /// Closes the sockets that are no longer used, at most twice a second.
     pub(crate) fn close_finished_if_due(&mut self) {
         if !self.sockets.is_any_open() {
             return;

@@ -14,7 +14,7 @@ use crate::forward::failure::UpstreamFailure;
 use crate::forward::metrics::UpstreamMetrics;
 use crate::forward::{UpstreamQuery, UpstreamReply};
 
-/// Number of queries for which a socket is used.
+/// Maximum number of queries for which a socket is used.
 pub(super) const MAX_QUERIES: usize = 64;
 
 /// Time for which a socket is used for further queries.
@@ -159,8 +159,8 @@ impl UpstreamSocket {
             return Ok(());
         };
 
-        // The failed call has reported the ICMP error of an earlier query, and has sent nothing.
-        // The kernel reports such an error only once, so the next call sends the message.
+        // The failed call has sent nothing. Usually it has reported the ICMP error of an earlier
+        // query. The kernel reports such an error only once, so the next call sends the message.
         let failure = UpstreamFailure::from_talking(&error);
         self.queries.lock().fail_all_but(Some(id), failure);
         self.socket
