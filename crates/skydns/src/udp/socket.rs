@@ -50,7 +50,8 @@ pub struct UdpSocket {
 /// The local address of a datagram, which a reply must use as its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LocalAddress {
-    /// The address of the socket.
+    /// The address to which the socket is bound. If it is a wildcard address, the kernel selects
+    /// the source.
     Bound,
     /// An IPv4 address, in network byte order as in the kernel.
     V4(u32),
@@ -87,8 +88,8 @@ impl AsFd for UdpSocket {
 }
 
 impl UdpSocket {
-    /// Binds a socket that shares its port with other sockets of this process. `unsent` counts the
-    /// answers that cannot be sent.
+    /// Binds a socket. Other sockets of the same user can share its port (`SO_REUSEPORT`). `unsent`
+    /// counts the answers that cannot be sent.
     pub fn bind(address: SocketAddr, unsent: Arc<AtomicU64>) -> io::Result<Self> {
         let socket = Socket::new(
             Domain::for_address(address),
@@ -155,7 +156,8 @@ impl UdpSocket {
         recvmmsg(self.socket.as_raw_fd(), headers, slices, flags, None).ok()
     }
 
-    /// The sender of a datagram, and the local address of the datagram.
+    /// The sender of a datagram, and the local address of the datagram. `None` if the sender's
+    /// address is missing, or if the control messages are truncated.
     pub(crate) fn peer_of(&self, message: &RecvMsg<'_, '_, SockaddrStorage>) -> Option<UdpPeer> {
         let remote = message.address?;
         if !self.wildcard {
@@ -245,7 +247,8 @@ impl UdpSocket {
     }
 }
 
-/// Calls `send` with the control message that sets the source address, if the socket needs one.
+/// Calls `send` with a control message that sets the source address to `local`. For
+/// [`LocalAddress::Bound`], there is no control message.
 fn with_source_control<R>(local: LocalAddress, send: impl FnOnce(&[ControlMessage<'_>]) -> R) -> R {
     match local {
         LocalAddress::Bound => send(&[]),
