@@ -1,9 +1,10 @@
-//! Answers of the engine to queries for aliases and external names, and to malformed messages.
+//! Answers of the engine, without sockets: aliases, external names, TTLs, domains, `--fallthrough`,
+//! `--strict-dns`, the name `routes.kubedns`, and malformed messages.
 #![allow(
     dead_code,
     clippy::panic,
     clippy::unwrap_used,
-    reason = "helpers of tests, shared with others"
+    reason = "helpers of tests may panic, and some helpers in `fixed` are for other tests"
 )]
 
 #[path = "engine/external_rules.rs"]
@@ -261,9 +262,9 @@ fn several_domains_hold_the_same_names() {
     );
 }
 
-/// Each row has a name and three outcomes, which are RCODEs or `forward`: with `--fallthrough` for
-/// the whole zone, with `--fallthrough` for two domains, and before the first sync. An existing
-/// name is not forwarded, even if its alias cannot be resolved.
+/// Each row has a name and three outcomes: with `--fallthrough` for the whole zone, with
+/// `--fallthrough` for two domains, and before the first sync. An outcome is an RCODE or
+/// `forward/Recursive`. An existing name is not forwarded, even if its alias cannot be resolved.
 const FALLTHROUGH: &str = "
     no.apps.svc.cluster.local  forward/Recursive NXDOMAIN          REFUSED
     no.OTHER.svc.cluster.local forward/Recursive forward/Recursive REFUSED

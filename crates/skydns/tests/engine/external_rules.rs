@@ -1,5 +1,5 @@
-//! Rules of the `ConfigMap` for external names (`filterTypes`, `deniedNames`, `bogusPriv`), queried
-//! through the engine.
+//! Answers of the engine with rules of the `ConfigMap` for external names: `filterTypes`,
+//! `deniedNames` and `bogusPriv`.
 
 use skydns::external::ExternalAnswers;
 use skydns::{ExternalRules, OwnNames};

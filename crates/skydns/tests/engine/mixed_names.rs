@@ -1,4 +1,4 @@
-//! Names with addresses and aliases: wildcards, names of namespaces, and names of zones from etcd.
+//! Names with addresses and aliases, in the cluster domain and in a zone from etcd.
 
 use skydns::external::{ExternalAnswer, ExternalAnswers};
 

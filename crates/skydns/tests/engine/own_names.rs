@@ -1,4 +1,5 @@
-//! Names of the `ConfigMap` keys `hosts` and `aliases`, queried through the engine.
+//! Answers of the engine for names of the `ConfigMap` keys `hosts` and `aliases`, and for
+//! `localhost`.
 
 use skydns::OwnNames;
 use skydns::external::ExternalAnswers;

@@ -5,8 +5,8 @@ use skydns::external::ExternalAnswers;
 use super::fixed::Fixed;
 use super::{ask, name};
 
-/// The reverse name of `::ffff:10.96.0.9`, without the part for the four octets of the IPv4
-/// address.
+/// The end of the reverse names of IPv4-mapped addresses (`::ffff:0:0/96`). The eight labels of
+/// the IPv4 address come first.
 const MAPPED: &str = "f.f.f.f.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa";
 
 #[test]
@@ -33,8 +33,8 @@ fn ipv4_mapped_reverse_name_is_ipv4_address() {
     }
 }
 
-/// kube-dns would forward PTR queries for names below `cluster.in-addr.arpa`, because it forwards
-/// every PTR query whose name is not the reverse name of an address.
+/// kube-dns forwards PTR queries for names below `cluster.in-addr.arpa`. It forwards every PTR
+/// query below `in-addr.arpa` for which it has no PTR record.
 #[test]
 fn cluster_domain_in_reverse_tree_is_ours() {
     let view = Fixed::new(&[])

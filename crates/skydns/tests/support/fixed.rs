@@ -131,8 +131,8 @@ impl Fixed {
         self.with_records(path, aliases)
     }
 
-    /// Replaces the records of the name `path` with one address, in an entry with this label and
-    /// base.
+    /// Replaces the records of the name `path` with the address 10.0.0.1, in an entry with this
+    /// label and base.
     pub(crate) fn with_address(self, path: &[&'static str], label: &str, base: &str) -> Self {
         let record = ServiceRecord::new(Host::Address([10, 0, 0, 1].into()), self::base(base));
         self.with_record(path, label, record)
@@ -231,7 +231,8 @@ impl Fixed {
         self
     }
 
-    /// Forwards all queries for external names, as kubedns does behind a dnsmasq that only caches.
+    /// Forwards all queries for external names, as kubedns does without dnsmasq or behind a dnsmasq
+    /// that only caches. Queries for `localhost` are not forwarded.
     pub(crate) fn forwards_all(mut self) -> Self {
         self.zone.forwards_all = true;
         self
