@@ -1,5 +1,5 @@
-//! ExternalName Services: apart from the CNAME, the answer is the same as for a query for the
-//! external name itself.
+//! Truncated replies for the targets of ExternalName Services. Apart from the CNAME, the answer is
+//! the same as for a query for the external name itself.
 
 use skydns::forward::CacheLimits;
 use testkit::client::{ask, ask_tcp};

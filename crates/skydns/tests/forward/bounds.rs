@@ -140,8 +140,8 @@ async fn query_burst_is_answered() {
     );
 }
 
-/// With `n` heavy clients, each of them may have `1/(n + 1)` of a route's queries in flight. An
-/// equal share stays free for other clients.
+/// A route is a list of upstreams, with a maximum number of queries in flight. Each of `n` heavy
+/// clients gets `1/(n + 1)` of this number. An equal share stays free for other clients.
 #[tokio::test]
 async fn heavy_client_leaves_places_to_others() {
     for (heavy, each) in [(1, 60), (2, 40), (5, 20)] {

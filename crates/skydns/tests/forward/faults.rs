@@ -365,8 +365,8 @@ async fn servfail_survives_silent_retry() {
     check_final_reply("SERVFAIL", handler).await;
 }
 
-/// With the default limits and three silent upstreams, an error is returned within the two seconds
-/// that clients wait.
+/// With the default limits and three silent upstreams, an error is returned within two seconds,
+/// before clients send their query again.
 #[tokio::test]
 async fn error_comes_within_two_seconds() {
     let upstreams = join_all([(); 3].map(|()| Upstream::start(silent))).await;

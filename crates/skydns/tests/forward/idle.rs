@@ -53,7 +53,7 @@ async fn start_faulty(fault: Fault) -> (Upstream, Arc<AtomicBool>) {
     (upstream, switch)
 }
 
-/// Checks once, as kubedns does, whether the upstream has to be probed.
+/// Starts a probe of the upstream if a probe is due, as kubedns does.
 fn probe_if_idle(subject: &Subject, address: SocketAddr) {
     let root = UpstreamQuery::new([0], rtype::NS);
     let other = UpstreamQuery::new(b"\x07example\x03com\0", rtype::A);

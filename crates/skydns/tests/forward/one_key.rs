@@ -1,4 +1,5 @@
-//! If several clients may share a reply, the forwarder sends the upstreams only one query.
+//! If several clients may share a reply, the forwarder sends the upstreams only one query. The file
+//! also tests upstreams that reject or drop queries with an OPT record.
 
 use std::time::Duration;
 
@@ -136,7 +137,8 @@ fn without_edns(rcode: &'static str) -> impl Fn(&Asked) -> Reaction + Send + Syn
     }
 }
 
-/// An upstream that does not know EDNS is queried without an OPT record (RFC 6891, section 7).
+/// If an upstream rejects an OPT record, the query is sent again without an OPT record (RFC 6891,
+/// section 7). After FORMERR or NOTIMP, the next query has no OPT record either.
 #[tokio::test]
 async fn upstream_without_edns_answers_all_clients() {
     // The RCODE for queries with EDNS, and the number of queries for the first and for the second

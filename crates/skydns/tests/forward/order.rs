@@ -23,8 +23,8 @@ fn after(
     move |asked| handler(asked).after(delay)
 }
 
-/// If the first upstream is slow, queries wait for its replies. The second upstream receives no
-/// query.
+/// The first upstream is slow, but replies before `silence_timeout`. Queries wait for its replies.
+/// The second upstream receives no query.
 #[tokio::test]
 async fn slow_preferred_upstream_is_queried_alone() {
     for outsider in ["NXDOMAIN", "NOERROR", "REFUSED"] {

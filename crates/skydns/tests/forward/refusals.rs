@@ -117,7 +117,7 @@ async fn check((servers, outcome, waits): &Case) {
         clock.turn().await;
         assert!(
             !asking.is_finished(),
-            "{what}: the reply came before {wait} ms"
+            "{what}: the reply came less than {wait} ms after packet {packets}"
         );
         // Timers of tokio fire up to a millisecond late.
         clock.advance(2 * MS).await;

@@ -1,4 +1,5 @@
-//! A forwarder with its metrics, and the queries that tests send through the forwarder.
+//! A forwarder with its metrics, the queries that tests send through the forwarder, and the
+//! reactions of test upstreams.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -94,8 +95,8 @@ impl Subject {
         self.outcome(a(name), upstreams).await
     }
 
-    /// The value of a metric (for a histogram, its number of observations), summed over all label
-    /// sets that contain `labels`.
+    /// The value of the metric `kubedns_forward_<name>`, summed over all label sets that contain
+    /// `labels`. For a histogram, the value is the number of observations.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -283,7 +284,7 @@ pub(crate) fn servfail(asked: &Asked) -> Reaction {
     refuses("SERVFAIL")(asked)
 }
 
-/// A reaction to a query.
+/// A handler of an upstream: returns the reaction to a query.
 pub(crate) type Does = fn(&Asked) -> Reaction;
 
 /// An upstream whose behaviour a test changes step by step.
@@ -293,8 +294,8 @@ pub(crate) struct Fickle {
 }
 
 impl Fickle {
-    /// Starts the upstream with the first of the reactions `does`. [`Fickle::goes_on`] switches to
-    /// the next reaction.
+    /// Starts the upstream with the first handler of `does`. [`Fickle::goes_on`] switches to the
+    /// next handler.
     pub(crate) async fn start(does: &'static [Does]) -> Self {
         let next = Arc::new(AtomicUsize::new(0));
         let now = Arc::clone(&next);

@@ -1,4 +1,5 @@
-//! Upstreams over TLS: accepted certificates, sessions, and padding.
+//! Upstreams over TLS: accepted certificates, changes of the CA file, handshakes, sessions, and
+//! padding.
 
 use std::path::PathBuf;
 use std::time::Duration;

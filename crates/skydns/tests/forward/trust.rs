@@ -1,4 +1,5 @@
-//! Tests with forged replies and loops. Only replies from the queried upstream are accepted.
+//! Protection against forged replies (random ports and IDs, checks of replies), and loops of
+//! queries.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, UdpSocket};
@@ -312,7 +313,8 @@ async fn foreign_loop_probe_names_are_ignored() {
             let found = leads_back(&subject, address, "corp.example").await;
             assert_eq!(found, Some(false));
         }
-        // A query for the name of an old probe is forwarded like any other query.
+        // The name has the form of a probe's name, but this forwarder has sent no such probe. The
+        // query is forwarded like any other query.
         let old = "0123456789abcdef.forward-loop.corp.example.";
         assert_eq!(subject.ask_a(old, &[address]).await, "NXDOMAIN");
     };
