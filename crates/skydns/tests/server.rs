@@ -1,4 +1,4 @@
-//! The server over real sockets: transports, limits, and answers to malformed queries.
+//! The server over real sockets: the form of answers, source addresses, metrics, and the stop.
 #![allow(
     dead_code,
     clippy::expect_used,
@@ -90,7 +90,7 @@ fn parsed(wire: &[u8]) -> Message {
     Message::parse(wire).expect("well-formed")
 }
 
-/// The series of a metric, each with its labels and its value.
+/// The rest of each exported line that begins with `name`: the other labels, and the value.
 fn series(metrics: &impl Collector, name: &str) -> Vec<String> {
     let text = prometheus::TextEncoder::new().encode_to_string(&metrics.collect());
     let text = text.expect("metrics as text");
@@ -122,7 +122,8 @@ fn request_count(metrics: &impl Collector, system: &str) -> Option<f64> {
 const SOA: &str = ";; AUTHORITY\ncluster.local. 60 IN SOA ns.dns.cluster.local. \
     hostmaster.cluster.local. <serial> 28800 7200 604800 60\n";
 
-/// Title, name, type, header, and section of each answer.
+/// Each row has a title, a question, the header of the answer, and the records of the answer.
+/// `WEB`, `DEEP`, `ADDRESS` and `SOA` stand for longer texts.
 const ANSWER_FORMS: &str = "
     the case of the question is kept | WEB A | NOERROR, flags: qr aa rd ra | ADDRESS
     an unknown type of an existing name | WEB TYPE65280 | NOERROR, flags: qr aa rd ra | SOA
@@ -206,7 +207,7 @@ async fn large_answer_is_truncated_to_limit() {
         assert_eq!(message.answer.len(), records, "{what}");
     }
     let message = client::ask_tcp(server.address, &big()).await;
-    assert!(!message.has("tc"), "TC means nothing over TCP");
+    assert!(!message.has("tc"), "an answer over TCP must not have TC");
     assert_eq!(
         message.answer.len(),
         4093,

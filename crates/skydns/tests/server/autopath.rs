@@ -12,8 +12,8 @@ const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 /// The answer that a pod must get. `name`, `status` and `completed` come from a test case in
 /// `search.rs`. The clients there append `apps.search.cluster.local` to `name`. A pod appends its
 /// first search domain, so the owner of the records is different. If the queried name exists, the
-/// answer has no CNAME record. If no name of the search list exists, the answer has only the SOA
-/// record of the cluster.
+/// answer has no CNAME record that leads to the queried name. If no name of the search list exists,
+/// the answer has only the SOA record of the cluster.
 fn expected(name: &str, status: &str, completed: &[&str]) -> Vec<String> {
     let first = format!("{name}.apps.svc.cluster.local.");
     let records: Vec<String> = match completed {

@@ -17,8 +17,8 @@ const COMBINATIONS: u64 = 24;
 /// One combination out of this number also queries names for which the upstream is silent. Each of
 /// these queries waits almost two seconds.
 const SILENT_ONE_IN: u64 = 8;
-/// Number of queries that wait for an answer at a time. The kernel drops queries that do not fit
-/// into a socket's queue.
+/// Maximum number of queries over UDP that wait for an answer. The kernel drops queries that do not
+/// fit into a socket's queue.
 const WINDOW: usize = 64;
 const POD: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// A wildcard that takes much work and matches nothing.
@@ -223,7 +223,8 @@ fn external_rules() -> ExternalRules {
     rules
 }
 
-/// An upstream that answers, fails or is silent, depending on the first label of the name.
+/// An upstream that answers, fails or is silent, depending on the first label of the name. A long
+/// name that begins with `www`, such as a name with a search domain, does not exist.
 async fn upstream() -> Upstream {
     Upstream::start(|asked: &Asked| {
         let name = asked.name().to_ascii_lowercase();

@@ -5,7 +5,7 @@ use skydns::forward::CacheLimits;
 use super::*;
 
 /// An upstream with three addresses for each name. A name that begins with `alias` is an alias of
-/// the name that has the addresses.
+/// `target.test`, which has the addresses.
 async fn upstream() -> Upstream {
     Upstream::start(|asked: &Asked| {
         let mut owner = asked.name();

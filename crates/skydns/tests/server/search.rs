@@ -185,7 +185,7 @@ pub(super) fn said(wire: &[u8]) -> Vec<String> {
     std::iter::once(status).chain(records).collect()
 }
 
-/// Removes the TTLs, since cached TTLs count down.
+/// Removes the TTLs, because cached TTLs count down.
 fn without_ttls(mut records: Vec<String>) -> Vec<String> {
     for record in records.iter_mut().skip(1) {
         *record = record
@@ -283,7 +283,7 @@ async fn negative(server: SocketAddr, name: &str) -> String {
 }
 
 /// Server and name of each query, and the answer as [`negative`] shows it. The third name is still
-/// below the suffix after its search domain is removed. Such a name is not looked up, since the
+/// below the suffix after its search domain is removed. Such a name is not looked up, because the
 /// lookup would complete the name again.
 const NEGATIVE_CASES: &str = "
     below search.cluster.local. NOERROR, qr aa rd ra | cluster.local. 60

@@ -1,5 +1,5 @@
-//! Zone transfers over real sockets: authorization, transfers of several messages, and clients that
-//! are numerous, slow or disconnected.
+//! Zone transfers over real sockets: authorization, serials, AXFR and IXFR, transfers of several
+//! messages, and clients that are numerous, slow or disconnected.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
