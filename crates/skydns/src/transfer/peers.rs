@@ -22,6 +22,9 @@ pub enum ParsePeersError {
         "{0:?} is not a peer: expected IP, IP:port, [IPv6]:port or a network such as 10.0.0.0/8"
     )]
     Form(String),
+    /// The port is 0.
+    #[error("{0:?} has port 0: expected a port from 1 to 65535")]
+    Port(String),
     /// The network has host bits set.
     #[error("{0:?} is not a network: {1} is the network of this address")]
     Host(String, IpNet),
@@ -73,7 +76,7 @@ impl TransferPeers {
             .or_else(|_| text.parse());
         let address: SocketAddr = address.map_err(|_| ParsePeersError::Form(text.to_owned()))?;
         if address.port() == 0 {
-            return Err(ParsePeersError::Form(text.to_owned()));
+            return Err(ParsePeersError::Port(text.to_owned()));
         }
 
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
@@ -188,7 +191,10 @@ mod tests {
             ("10.0.0.0/", form_error("10.0.0.0/")),
             ("10.0.0.0/+8", form_error("10.0.0.0/+8")),
             ("2001:db8::/129", form_error("2001:db8::/129")),
-            ("10.0.0.1:0", form_error("10.0.0.1:0")),
+            (
+                "10.0.0.1:0",
+                "\"10.0.0.1:0\" has port 0: expected a port from 1 to 65535".to_owned(),
+            ),
             (
                 "10.0.0.1/8",
                 "\"10.0.0.1/8\" is not a network: 10.0.0.0/8 is the network of this address"
