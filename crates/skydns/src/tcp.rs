@@ -106,7 +106,7 @@ async fn end_connections(mut connections: JoinSet<()>) {
     if timeout(SHUTDOWN_TIMEOUT, all).await.is_err() {
         tracing::debug!(
             connections = connections.len(),
-            "TCP clients did not read their answers in time"
+            "TCP connections are closed before all their answers are sent"
         );
         connections.shutdown().await;
     }
@@ -285,8 +285,8 @@ impl<B: Backend> ClientConnection<B> {
         attempt
     }
 
-    /// Sends a zone. Other queries on the connection wait until the end, as RFC 5936, section 4.1
-    /// allows.
+    /// Sends the response to a transfer query. Other queries on the connection wait until its end,
+    /// as RFC 5936, section 4.1, allows.
     async fn send_zone(&mut self, query: &[u8], started: Instant) -> io::Result<()> {
         let deadline = tokio::time::Instant::now() + TRANSFER_TIMEOUT;
         let transfers = self.resolver.transfers();
