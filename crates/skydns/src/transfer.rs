@@ -78,8 +78,8 @@ struct ZoneSerial {
 }
 
 impl<V: View> ZoneTransfers<V> {
-    /// Creates transfers for `peers`. With `key`, queries must be signed. `serials` numbers the
-    /// versions of the zones.
+    /// Creates transfers for `peers`. With `key`, transfer queries must be signed. `serials`
+    /// numbers the versions of the zones.
     pub fn new(
         peers: TransferPeers,
         key: Option<TsigKey>,
@@ -108,8 +108,8 @@ impl<V: View> ZoneTransfers<V> {
     /// version. Returns whether any zone has a new version.
     ///
     /// `now` is the time in seconds since 1970. The serial of a version is a time in seconds, so a
-    /// zone has at most one new version each second. The caller must wait for the next second, as
-    /// [`follow_changes`](Self::follow_changes) does.
+    /// zone has at most one new version each second. Before another call, the caller must wait for
+    /// the next second, as [`follow_changes`](Self::follow_changes) does.
     pub fn update_versions(&self, view: &Arc<V>, now: u64) -> bool {
         let zones: Vec<Name> = transferable_zones(&**view).cloned().collect();
         // The versions of zones that no longer exist would keep their views in memory.
@@ -206,8 +206,8 @@ impl<V: View> ZoneTransfers<V> {
         }
     }
 
-    /// Checks the signature of a query that is not a transfer query. The result signs the response;
-    /// it is `None` if the query is not signed.
+    /// Checks the signature of a query. The result signs the response; it is `None` if the query is
+    /// not signed.
     pub(crate) fn response_signer(
         &self,
         query: &Query<'_>,
@@ -233,8 +233,9 @@ impl<V: View> ZoneTransfers<V> {
             .is_none_or(|loading| loading.contains(zone))
     }
 
-    /// Answers a transfer query over UDP with only the SOA record. The serial shows the client
-    /// whether to retry over TCP (RFC 1995, section 2).
+    /// Answers a transfer query over UDP with only the SOA record, or with an error. The serial
+    /// shows the client whether to retry over TCP (RFC 1995, section 2). Returns the RCODE; `None`
+    /// if the message is not a query.
     pub(crate) fn answer_over_udp(
         &self,
         message: &[u8],

@@ -45,9 +45,9 @@ impl<B: Backend> Resolver<B> {
         AnswerAttempt::Answered(reply)
     }
 
-    /// Verifies the signature of a query, and attempts to answer the query. The answer to a signed
-    /// query is signed. This function handles all signed queries, not only those for transfers: a
-    /// secondary also signs its other queries, for example for the SOA.
+    /// Verifies the signature of a query, if it has one, and attempts to answer the query. The
+    /// answer to a signed query is signed. This function handles all queries, not only those for
+    /// transfers: a secondary also signs its other queries, for example for the SOA.
     pub(super) fn attempt_signed(
         &self,
         transfers: &ZoneTransfers<B::View>,
@@ -89,8 +89,8 @@ fn authoritative_reply(query: &Query<'_>, rcode: u16) -> Reply {
     }
 }
 
-/// Signs the response that begins at `start` of `out`. The returned reply says whether the response
-/// was truncated to make room for the signature.
+/// Signs the response that begins at `start` of `out`. If the signature has no room, the response
+/// is truncated, and the returned reply says so.
 pub(super) fn sign_reply(
     signer: ResponseSigner,
     start: usize,

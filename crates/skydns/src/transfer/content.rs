@@ -25,7 +25,7 @@ const OTHER_TYPES: [u16; 3] = [rtype::SRV, rtype::TXT, rtype::MX];
 /// empty string), so the 16-bit counts of the header suffice.
 const MAX_ANSWER: usize = 13 * 65_535;
 /// The context of a transfer's queries. Each answer contains only data of the zone, and may take
-/// the maximum work. No search list applies, because there is no client.
+/// the maximum work. Autopath does not apply, because there is no client.
 const ASKER: AnswerContext = AnswerContext {
     steps: MAX_STEPS,
     client: None,
@@ -129,9 +129,9 @@ impl<'v, V: View> ZoneContent<'v, V> {
     }
 
     /// Adds the records of the zone's apex and of its name server, sorted, without the SOA. A
-    /// secondary cannot load a zone without these records. In the cluster's zone without
-    /// `--strict-dns` the engine does not return all of these records; this function adds the
-    /// missing records.
+    /// secondary cannot load a zone without an NS record and an address of the name server. In the
+    /// cluster's zone without `--strict-dns` the engine does not return these two; this function
+    /// adds them.
     pub(super) fn append_apex(&mut self, records: &mut Vec<ZoneRecord>) {
         let mut own = Vec::new();
         self.append_answers(self.domain.wire(), rtype::NS, &[], &mut own);

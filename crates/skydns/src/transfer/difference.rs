@@ -7,7 +7,7 @@ use crate::backend::View;
 use wire::Name;
 
 /// Maximum size of a difference, in octets of memory. For a larger difference, the whole zone is
-/// sent.
+/// sent. All differences that are kept for a zone have at most this size together.
 pub(super) const MAX_OCTETS: usize = 2 << 20;
 
 /// The effect of a new view on a zone.
@@ -17,13 +17,12 @@ pub(super) enum ZoneChange {
     Nothing,
     /// The zone has other records.
     Records(ZoneDifference),
-    /// The whole zone has to be sent, because the difference is too large to be kept or the SOA
-    /// record has changed.
+    /// The whole zone has to be sent: the difference is too large to be kept, the SOA record has
+    /// changed, or the zone had no version.
     Whole,
 }
 
-/// Records to delete from the older version, and then records to add. Both lists are sorted, and no
-/// record is in both.
+/// Records to delete from the older version, and then records to add. No record is in both lists.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ZoneDifference {
     pub(super) deleted: Vec<ZoneRecord>,

@@ -147,7 +147,8 @@ impl fmt::Debug for TsigKey {
     }
 }
 
-/// Splits a text into words, quoted strings, braces and semicolons. Comments are removed.
+/// Splits a text into words, quoted strings, braces and semicolons. Comments that begin with `#` or
+/// `//` are removed.
 fn split_tokens(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     for line in text.lines() {

@@ -33,7 +33,8 @@ pub(super) enum ResponseForm {
 pub(super) enum TransferResult {
     Completed,
     Refused,
-    /// The client disconnected, or a message could not be made.
+    /// The client disconnected or read too slowly, a message could not be made, or the server
+    /// stopped.
     Failed,
 }
 

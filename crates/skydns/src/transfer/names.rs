@@ -1,5 +1,5 @@
 //! The owner names of a zone: the names of its stored records, the hosts and aliases of the
-//! configuration ("own names"), and the zone cuts.
+//! configuration ("own names"), the ports below these aliases, and the zone cuts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::search::Search;
 use wire::Name;
 use wire::name::{MAX_LABEL, labels};
 
-/// Owner names, each as the labels below the zone in wire format, sorted and unique. The apex and
-/// its name server are left out:
+/// Owner names, each as the labels below the zone in wire format, sorted and unique. Wildcards are
+/// left out. The apex and its name server are left out, too:
 /// [`ZoneContent::append_apex`](super::content::ZoneContent::append_apex) adds their records.
 #[derive(Debug, Default)]
 pub(super) struct OwnerNames {

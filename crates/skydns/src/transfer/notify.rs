@@ -1,5 +1,5 @@
-//! Notifications of changed zones to secondaries (RFC 1996) over UDP. A notification is repeated
-//! until the secondary responds.
+//! Notifications of changed zones to secondaries (RFC 1996) over UDP. A notification is sent up to
+//! five times, until the secondary responds.
 
 mod notices;
 

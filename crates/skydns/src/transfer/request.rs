@@ -1,4 +1,4 @@
-//! Transfer queries: authorization, the requested zone and version, and the signature of the
+//! Transfer queries: authorization, the requested zone and version, and the signed messages of the
 //! response.
 
 use std::net::IpAddr;

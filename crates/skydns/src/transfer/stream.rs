@@ -162,8 +162,8 @@ impl<V: View + 'static> TransferStream<V> {
         }
     }
 
-    /// Returns the next message; `None` after the last message. A stream that is dropped before
-    /// its end counts as failed.
+    /// Returns the next message; `None` after the last message or a failure. A stream that is
+    /// dropped before its end counts as failed.
     pub async fn next_message(&mut self) -> Option<Vec<u8>> {
         let work = match std::mem::replace(&mut self.state, StreamState::End) {
             StreamState::Work(work) => work,
@@ -239,7 +239,7 @@ impl<V: View> StreamWork<V> {
         self.plan.as_ref().is_some_and(StreamPlan::is_done)
     }
 
-    /// Makes the next message; `None` if a message cannot be made.
+    /// Makes the next message; `None` if the message is too large for TCP.
     fn write_message(&mut self, transfers: &ZoneTransfers<V>) -> Option<Vec<u8>> {
         let Self {
             request,
@@ -248,8 +248,8 @@ impl<V: View> StreamWork<V> {
             form,
         } = self;
 
-        // The plan lists all names of the zone, so it is made with the first message and not when
-        // the query arrives.
+        // Listing all names of the zone takes a long time. So the plan is made here, on a blocking
+        // thread, and not when the query arrives.
         let plan = plan.get_or_insert_with(|| StreamPlan::new(transfers, request, version));
         *form = plan.form;
 

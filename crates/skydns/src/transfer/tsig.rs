@@ -1,5 +1,5 @@
 //! Transaction signatures (TSIG, RFC 8945): checks the signatures of queries, and signs each
-//! message of a response.
+//! message of a response, and each NOTIFY.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ struct TsigRecord<'m> {
 /// Reason why a TSIG record is rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum TsigRefusal {
-    /// The record is malformed, or not the last record.
+    /// The record is malformed, is not the only TSIG record, or does not end the message.
     Malformed,
     /// The check failed. The value is the TSIG record of the response.
     Failed(Vec<u8>),

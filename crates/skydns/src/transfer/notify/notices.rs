@@ -59,7 +59,7 @@ pub(super) struct NoticeResponse {
 }
 
 impl ZoneNotice {
-    /// Whether the secondary may still respond to a message that was sent.
+    /// Whether a message was sent and its response is still awaited.
     fn expects_response(&self) -> bool {
         self.sent > 0 && self.due.is_some()
     }
