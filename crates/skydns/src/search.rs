@@ -3,9 +3,9 @@
 //! Search completion is for pods whose only search domain is `<namespace>.<suffix>`. Such a pod
 //! queries `www.example.com.apps.<suffix>`, instead of each name of the usual list in turn. For
 //! search completion, the server needs neither state nor client addresses. Autopath is for pods
-//! with the usual list, whose first query is `www.example.com.apps.svc.<domain>`. If that name does
-//! not exist, and the client's address belongs to a pod of the namespace, the server walks the rest
-//! of the list.
+//! with the usual list. Such a pod first queries `www.example.com.apps.svc.<domain>`. If that name
+//! does not exist, and the client's address belongs to a pod of the namespace, the server walks the
+//! rest of the list.
 //!
 //! [`Zone::search_list`](crate::Zone::search_list) builds the list of names for search completion,
 //! and [`Zone::search_list_of_client`](crate::Zone::search_list_of_client) the list for autopath.
@@ -29,9 +29,9 @@ pub struct Search {
 /// The names to look up for a query, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchList {
-    /// The names. The name without a search domain comes last. Names that are too long are left
-    /// out, as in resolvers. Names that must not be forwarded, and names below the suffix, are left
-    /// out, too.
+    /// The names, each once. The name without a search domain comes last. Names that are too long
+    /// are left out, as in resolvers. Names that must not be forwarded, and names below the suffix,
+    /// are left out, too.
     pub names: Vec<Name>,
     /// Whether the first name is the query name.
     pub(crate) starts_with_query_name: bool,

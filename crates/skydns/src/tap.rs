@@ -143,8 +143,8 @@ impl TapRecord {
 }
 
 /// The part of the server that answered, `cache`, or the reason for the answer. An immediate answer
-/// for an external name is from the cache, except SERVFAIL, which is our own response for a name
-/// that must not be forwarded.
+/// for an external name is from the cache, except SERVFAIL: the server sends SERVFAIL at once if
+/// the name must not be forwarded, or if the query is not allowed to wait.
 fn answered_by(reply: Reply, took: Took) -> &'static str {
     if let Some(reason) = reply.reason {
         return reason.as_str();

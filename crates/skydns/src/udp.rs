@@ -34,12 +34,13 @@ use wire::top::AnswerSampler;
 const BATCH: usize = 32;
 /// Maximum number of batches that are answered before replies of upstreams are received again.
 const BATCHES_BEFORE_REPLIES: usize = 16;
-/// Size of a receive buffer, in octets. A longer query is cut and therefore answered with FORMERR.
+/// Size of a receive buffer, in octets. A longer query is cut. If this cuts a record, the response
+/// is FORMERR.
 const MAX_QUERY: usize = 4096;
 /// Size of the answer buffer that is kept between batches, in octets.
 const KEPT_ANSWERS: usize = 256 * 1024;
-/// Time after a stop for which queries are still forwarded. Later queries that need an upstream get
-/// SERVFAIL, so that the shutdown ends.
+/// Time after a stop during which new queries may still wait, for example for an upstream. Later
+/// queries that have to wait get SERVFAIL, so that the shutdown ends.
 const FORWARDED_AFTER_STOP: Duration = Duration::from_secs(2);
 
 /// Maximum time for answering the last queries of a socket.
@@ -76,11 +77,11 @@ pub(crate) struct UdpWorker<B: Backend> {
     socket: Arc<UdpSocket>,
     resolver: Arc<Resolver<B>>,
     shard: Arc<Shard>,
-    /// Set before each batch.
+    /// Set in each round of the loop in [`run`](Self::run).
     is_active: Arc<AtomicBool>,
     sampler: AnswerSampler,
     stop: Arc<AtomicBool>,
-    /// Whether queries are no longer forwarded, because the server is stopping.
+    /// Whether queries that have to wait get SERVFAIL, because the server is stopping.
     ending: bool,
 }
 
@@ -128,8 +129,8 @@ impl<B: Backend> UdpWorker<B> {
         }
     }
 
-    /// Serves until `stop` is set, and then answers the remaining queries. `stop` is checked
-    /// between batches, and at least once each [`socket::RECEIVE_TIMEOUT`].
+    /// Serves until `stop` is set, and then answers the remaining queries. `stop` is checked at
+    /// least once each [`socket::RECEIVE_TIMEOUT`].
     pub(crate) fn run(mut self) {
         let mut buffers = BatchBuffers {
             queries: vec![[0; MAX_QUERY]; BATCH],
@@ -184,9 +185,9 @@ impl<B: Backend> UdpWorker<B> {
         replies.close_finished_if_due();
     }
 
-    /// Continues to serve while queries wait for upstreams, then closes the socket's queue, and
-    /// answers the queries that are left in the queue. If the socket were closed first, these
-    /// queries would get no answer.
+    /// Continues to serve while queries wait, for about four seconds at most. Then closes the
+    /// socket's queue, and answers the queries that are left in the queue. If the socket were
+    /// closed first, these queries would get no answer.
     fn drain_socket(
         &mut self,
         buffers: &mut BatchBuffers,

@@ -5,10 +5,11 @@
 //! ended. A walk for TXT, for example, may end at a different name than the walk for addresses.
 //! Caches would use a CNAME from the TXT answer for addresses, too.
 //!
-//! A walk for A, AAAA or CNAME ends at the first name with A or AAAA records, as in glibc's
-//! resolver. The A and AAAA queries of a client then end at the same name. A walk for another type
-//! ends at the first name with records of that type. If the lookup of a name fails, the walk fails,
-//! as in musl but not in glibc: a later name could give the wrong answer.
+//! A walk for A, AAAA or CNAME ends at the first name with A or AAAA records or with an alias, as
+//! in glibc's resolver. The A and AAAA queries of a client then end at the same name. A walk for
+//! another type ends at the first name with records of that type or with an alias. If the lookup of
+//! a name fails, the walk fails, as in musl but not in glibc: a later name could give the wrong
+//! answer.
 
 use crate::answer::{ZoneSoa, soa_numbers};
 use crate::backend::Zone;
@@ -48,14 +49,14 @@ pub struct SearchWalk {
     lookups: u64,
 }
 
-/// Result of the walk.
+/// Result of the walk. The number is the index of the name in the list.
 #[derive(Debug)]
 enum WalkEnd {
     /// No name exists so far.
     Missing,
     /// A name exists, but has no records of the type. The response is for the last such name.
     Empty(usize, CandidateResponse),
-    /// A name has records.
+    /// A name has records. If they are all of the other address type, the response is NODATA.
     Found(usize, CandidateResponse),
     /// A name could not be looked up.
     Failed,
@@ -220,9 +221,9 @@ impl SearchWalk {
         self.lookups
     }
 
-    /// Appends the answer to `out`. The answer to an A, AAAA or CNAME query begins with a CNAME to
-    /// the name at which the walk ended. Clients then see the same canonical name as after a walk
-    /// of their own.
+    /// Appends the answer to `out`. If the walk ended at another name than the query name, the
+    /// answer to an A, AAAA or CNAME query begins with a CNAME to that other name. Clients then see
+    /// the same canonical name as after a walk of their own.
     pub fn append_answer(self, query: &Query<'_>, out: &mut Vec<u8>) -> (Reply, Completion) {
         // No name exists: the client gets the response that it would get without the walk.
         if let (WalkEnd::Missing, Some(first_response)) = (&self.end, &self.first_response) {

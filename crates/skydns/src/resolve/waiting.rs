@@ -1,8 +1,8 @@
 //! Answers to queries that wait: forwarded queries, queries that need external names, and expensive
 //! queries.
 //!
-//! Every admitted query gets an answer. If its work fails or takes too long, the answer is
-//! SERVFAIL.
+//! Every admitted query gets an answer. If its work fails or takes too long, the answer is a stale
+//! one from the cache, or SERVFAIL.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl<B: Backend> Resolver<B> {
     }
 
     /// Resolves the query in a new task, which begins on this thread, and passes the answer to
-    /// `send`.
+    /// `send`. Returns the query as the error if it is not admitted.
     pub(crate) fn spawn_resolve(
         self: &Arc<Self>,
         waiting: Box<WaitingQuery<B::View>>,
