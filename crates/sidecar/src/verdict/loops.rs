@@ -1,5 +1,5 @@
-//! Faults of upstreams that forward queries back to the pod. kubedns and dnsmasq send no client's
-//! query to such an upstream until the loop has ended.
+//! Faults of upstreams that forward queries back to the pod. As long as such a loop lasts, kubedns
+//! and dnsmasq send no client's query through it.
 
 use reports::finding::FindingKind;
 use reports::sidecar::SidecarStatus;
@@ -32,7 +32,12 @@ fn loop_of_kubedns(status: &SidecarStatus) -> Option<PodFault> {
     if kubedns.forward_loops == 0.0 {
         return None;
     }
-    let text = "an upstream of kubedns forwards to kubedns and is left out";
+    let text = if kubedns.forward_loops > 1.0 {
+        let count = kubedns.forward_loops;
+        format!("{count} upstreams of kubedns forward to kubedns and are left out")
+    } else {
+        "an upstream of kubedns forwards to kubedns and is left out".to_owned()
+    };
     Some(PodFault::new(FindingKind::ForwardingLoop, "kubedns", text))
 }
 

@@ -23,7 +23,8 @@ pub(super) fn stub_domain_faults(status: &SidecarStatus) -> Vec<PodFault> {
     if let Some(kubedns) = kubedns {
         for domain in &kubedns.stub_domains_without_server {
             let has_unresolved = kubedns.unresolved > 0.0;
-            let reason = has_unresolved.then(|| "the names of its servers".to_owned());
+            // The metrics of kubedns do not say which stub domain the unresolved names belong to.
+            let reason = has_unresolved.then(|| "some names of stub domains' servers".to_owned());
             domains.insert(domain.as_str(), reason);
         }
     }
@@ -58,7 +59,7 @@ fn domains_without_server(nanny: &NannyStatus) -> Vec<&str> {
         .collect()
 }
 
-/// The names of a stub domain's servers that have no address.
+/// The server names of a stub domain that have no address.
 fn unresolved_names<'a>(domain: &str, nanny: &'a NannyStatus) -> Vec<&'a String> {
     let configured = nanny.configuration.stub_domains.get(domain);
     let servers = configured.map(Vec::as_slice).unwrap_or_default();
@@ -73,8 +74,8 @@ fn unresolved_names<'a>(domain: &str, nanny: &'a NannyStatus) -> Vec<&'a String>
     unresolved.filter(is_configured).collect()
 }
 
-/// The fault of a stub domain without a usable server. `unresolved` lists the names of its servers
-/// that have no address.
+/// The fault of a stub domain without a usable server. `unresolved` tells which server names have
+/// no address, if any.
 fn domain_fault(domain: &str, unresolved: Option<&str>) -> PodFault {
     let fault = if let Some(names) = unresolved {
         let text = format!("names of {domain} are not answered: no address for {names}");
@@ -86,7 +87,8 @@ fn domain_fault(domain: &str, unresolved: Option<&str>) -> PodFault {
     fault.passes_within(EDITED_WITHIN)
 }
 
-/// The fault of servers without an address, if each of their stub domains has another server.
+/// The fault of server names without an address, if every stub domain has a usable server. If a
+/// stub domain has none, [`domain_fault`] reports the names.
 fn unresolved_in_kubedns(kubedns: &KubednsReport) -> Option<PodFault> {
     if kubedns.unresolved == 0.0 || !kubedns.stub_domains_without_server.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! Findings of failing pods, and the duration of these findings.
+//! Faults of failing pods, the verdict on a series of faults, and the exported metrics.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use testkit::table;
 use super::*;
 use crate::example::{good, probe, told, upstream};
 
-/// The kinds and texts of the findings.
+/// The kind, text and detail of each fault.
 fn found(status: &SidecarStatus) -> Vec<String> {
     let show = |found: &PodFault| {
         let detail = if found.detail.is_empty() {
@@ -279,7 +279,7 @@ fn upstreams_are_exported_per_route() {
 }
 
 /// Loops of kubedns or dnsmasq, with and without another server for external names. Without another
-/// server, the outage is the only finding.
+/// server, the outage is reported instead of the loop.
 #[test]
 fn loop_without_other_server_is_outage() {
     let outage = "upstreams_down: external names are not answered: each of their upstreams forwards back to this pod";
@@ -468,6 +468,7 @@ const FAULTS_OF_KUBEDNS: &str = r#"
     kubedns_config_current 0          | config_rejected: the newest ConfigMap is rejected (kubedns rejects it and logs the reason)
     kubedns_config_unknown_keys 1     | config_unknown_keys: keys of the ConfigMap are unknown and ignored (the log of kubedns names them)
     kubedns_forward_loops 1           | forwarding_loop: an upstream of kubedns forwards to kubedns and is left out
+    kubedns_forward_loops 2           | forwarding_loop: 2 upstreams of kubedns forward to kubedns and are left out
     kubedns_stub_servers_unresolved 1 | stub_server_unresolved: kubedns has no address for some names of stub domains' servers
     kubedns_stale 1                   | serving_stale: kubedns serves the records of its snapshot file
     kubedns_watch_connected{kind="services"} 0 | api_server_lost: kubedns does not see changes of the cluster: its watch of Services or of endpoints is not open
@@ -530,7 +531,7 @@ fn stub_domain_without_server_is_fault() {
         "stub_server_unresolved: names of corp.test are not answered: no address for ns.test";
     let unusable =
         "stub_domain_down: names of corp.test are not answered: none of their servers is usable";
-    let in_kubedns = "stub_server_unresolved: names of corp.test are not answered: no address for the names of its servers";
+    let in_kubedns = "stub_server_unresolved: names of corp.test are not answered: no address for some names of stub domains' servers";
     let one_of_two =
         "stub_server_unresolved: names of stub domains' servers have no address: ns.test";
     let nowhere = ["127.0.0.1:9"];
