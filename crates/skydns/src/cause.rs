@@ -17,7 +17,8 @@ use crate::forward::{ForwardError, UpstreamFailure};
 /// Maximum length of the EXTRA-TEXT, in octets.
 const MAX_TEXT: usize = 160;
 
-/// Reason for an error response, for an answer without records, or for a stale answer.
+/// Reason for an error response, for an answer to which a rule of the configuration applies, or for
+/// a stale answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The first lists from the API server are not complete yet.
@@ -47,13 +48,14 @@ pub(crate) enum Cause {
     Late,
     /// The upstreams fail, and the answer is from the cache (RFC 8767).
     Stale,
-    /// An upstream forwards our queries back to us.
+    /// The query is our own loop probe: an upstream has forwarded it back to us.
     Loop,
-    /// Too many queries of the client are waiting for upstreams.
+    /// Too many queries, of this client or in total, are waiting for upstreams.
     Overloaded,
     /// The answer takes too much work, or too many queries with such answers are waiting.
     Expensive,
-    /// An alias is in a loop or in a chain that is too long, or has no target.
+    /// An alias is in a loop or in a chain that is too long. Or its target cannot be looked up,
+    /// because the target must not be forwarded or its records are not loaded.
     Alias,
     /// A name completed with the search list cannot be looked up.
     Completion,
@@ -93,7 +95,7 @@ impl Cause {
             Self::Expensive => (info::OTHER, "the answer takes too much work"),
             Self::Alias => (
                 info::OTHER,
-                "an alias is in a loop or in too long a chain, or has no target",
+                "an alias is in a loop or in too long a chain, or its target cannot be looked up",
             ),
             Self::Completion => (
                 info::OTHER,

@@ -192,7 +192,7 @@ fn other_name_cases() -> Vec<Case> {
             "an alias in a circle",
             ("round.apps.svc.cluster.local.", "A"),
             0,
-            "in too long a chain, or has no target",
+            "in too long a chain, or its target cannot be looked up",
         )
         .view(|view| view.alias_at(&["svc", "apps", "round"], "round.apps.svc.cluster.local")),
         error_case(
