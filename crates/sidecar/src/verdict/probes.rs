@@ -55,7 +55,8 @@ fn is_failing(probe: &ProbeStatus, status: &SidecarStatus) -> bool {
     probe.failures >= FAILURES_IN_A_ROW || is_silent
 }
 
-/// The time since the probed name was answered, or since the sidecar's start.
+/// The time since the last answer for the probed name. Without such an answer in the history, the
+/// time since the sidecar's start.
 fn silence(probe: &ProbeStatus, status: &SidecarStatus) -> Duration {
     let mut results = probe.history.iter().rev();
     match results.find(|result| result.state == ProbeState::Ok) {

@@ -15,8 +15,8 @@ pub(super) const EXTERNAL_NAMES: &str = ".";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerState {
     Up,
-    /// The server refuses probes for external names, and has never given a usable answer. It may
-    /// serve only private names.
+    /// The server answers probes for external names with SERVFAIL or REFUSED, and has given no
+    /// usable answer since the sidecar's start. It may serve only private names.
     Unproven,
     Down,
 }
@@ -33,7 +33,7 @@ pub(super) fn route_faults(status: &SidecarStatus) -> Vec<PodFault> {
     faults.collect()
 }
 
-/// Returns whether there is a server for external names, even if it does not answer.
+/// Returns whether there is a server for external names outside loops, even if it does not answer.
 pub(super) fn has_upstream(status: &SidecarStatus) -> bool {
     route_servers(status).contains_key(EXTERNAL_NAMES)
 }
@@ -57,8 +57,8 @@ pub(super) fn route_servers(status: &SidecarStatus) -> RouteServers {
     routes
 }
 
-/// Adds the servers of dnsmasq. Servers in `loops` are left out: dnsmasq lists these servers, but
-/// does not query them.
+/// Adds the servers of dnsmasq. Servers in `loops` are left out: dnsmasq may list these servers,
+/// although it does not query them.
 fn add_dnsmasq_routes(
     dnsmasq: &DnsmasqReport,
     loops: &BTreeSet<String>,
@@ -108,8 +108,8 @@ fn route_fault(route: &str, servers: &BTreeMap<String, ServerState>) -> Option<P
     let all = servers.len();
     let list = down.join(", ");
 
-    // If external names are not answered, the pod is down, and the alert for this is critical. If
-    // the names of a stub domain are not answered, the pod is degraded.
+    // If all servers for external names are down, the pod is down. With an unproven server, or for
+    // the names of a stub domain, the pod is only degraded.
     let is_external = route == EXTERNAL_NAMES;
     let names = if is_external {
         "external names".to_owned()

@@ -111,8 +111,8 @@ async fn answer_request(mut stream: TcpStream, sidecar: SocketAddr, served: Arc<
     let _ = stream.write_all(answer.as_bytes()).await;
 }
 
-/// The path of a browser, and a sidecar whose probes have been answered. `None` if no browser is
-/// installed.
+/// The path of a browser, the probed servers, and a sidecar whose probe `good` has been answered
+/// twice. `None` if no browser is installed.
 #[allow(
     clippy::print_stderr,
     reason = "a line reports that the test was skipped"

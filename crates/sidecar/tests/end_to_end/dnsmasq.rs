@@ -201,7 +201,7 @@ async fn upstreams_of_dnsmasq_are_probed() {
         "a dead upstream is no reason to restart dnsmasq"
     );
 
-    // The exported number of queries is the number that dnsmasq counts.
+    // The exported number of queries comes from dnsmasq's own counter.
     let query = Query::new("www.outside.test.", "A");
     client::ask((Ipv4Addr::LOCALHOST, port).into(), &query).await;
     until(&sidecar, &of_well("queries_total"), 1.0).await;

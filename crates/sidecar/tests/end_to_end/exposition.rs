@@ -1,4 +1,4 @@
-//! Compares all of `/metrics` with a recorded exposition of kube-dns.
+//! Compares `/metrics`, without the values, with a recorded exposition of kube-dns.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use testkit::{eventually, http};
 use crate::healthcheck::Servers;
 use crate::running::{PATIENCE, Sidecar};
 
-/// Metrics that kube-dns does not have.
+/// Metrics that kube-dns does not have. [`is_new`] names further ones.
 const NEW: [&str; 3] = [
     "kube_dns_build_info",
     "process_threads",

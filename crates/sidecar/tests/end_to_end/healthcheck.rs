@@ -9,7 +9,7 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 
 use crate::running::{PATIENCE, Sidecar};
 
-/// The scripted servers that the recorded probes query.
+/// Scripted servers for the probes with which kube-dns was recorded.
 pub(crate) struct Servers {
     upstream: Upstream,
     silent: Upstream,
@@ -25,7 +25,8 @@ impl Servers {
         }
     }
 
-    /// The recorded probes, with these servers.
+    /// The arguments `--probe` of the recorded kube-dns, with these servers. The probe `tcp` is
+    /// added.
     pub(crate) fn probes(&self) -> Vec<String> {
         let up = self.upstream.addr();
         [
@@ -60,6 +61,7 @@ fn upstream(asked: &Asked) -> Reaction {
 }
 
 /// Status line, headers and body of a response, with varying numbers blanked and headers sorted.
+/// The headers `Date` and `Content-Length` are left out.
 fn normal(reply: &str) -> (String, BTreeMap<String, String>, String) {
     let reply = reply.replace("\r\n", "\n");
     let (head, body) = reply.split_once("\n\n").unwrap();
@@ -72,7 +74,8 @@ fn normal(reply: &str) -> (String, BTreeMap<String, String>, String) {
     headers.remove("Date");
     let length: usize = headers.remove("Content-Length").unwrap().parse().unwrap();
     let body = body.strip_suffix('\n').unwrap_or(body);
-    // Recordings may end in a line feed that does not count in the length.
+    // Recordings may end in a line feed that does not count in the length. If a recording has the
+    // placeholder `DEAD` or `SILENT` instead of a port, the length differs.
     assert!(
         length == body.len()
             || length == body.len() + 1
@@ -101,10 +104,11 @@ fn blank(body: &str) -> String {
     }
 }
 
-/// The recorded reply of the sidecar of kube-dns to `/healthcheck/<label>`.
-fn captured(label: &str) -> String {
+/// The recorded reply of the sidecar of kube-dns to `/healthcheck/<label>`. `case` is the label, or
+/// `unknown-label`, or `not-yet-probed`.
+fn captured(case: &str) -> String {
     let data = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
-    std::fs::read_to_string(format!("{data}/sidecar-http-healthcheck-{label}.txt")).unwrap()
+    std::fs::read_to_string(format!("{data}/sidecar-http-healthcheck-{case}.txt")).unwrap()
 }
 
 #[tokio::test]

@@ -25,8 +25,8 @@ pub(crate) struct Sidecar {
 }
 
 impl Sidecar {
-    /// Starts a sidecar on a free port. The sidecar does not query the default addresses of kubedns
-    /// and the nanny, because other tests might use these addresses.
+    /// Starts a sidecar on a free port. Unless `flags` say otherwise, the sidecar fetches neither
+    /// the metrics of kubedns nor the pages of the nanny: other tests might use the default ports.
     pub(crate) async fn start<S: AsRef<str>>(flags: &[S]) -> Self {
         let mut all = vec![
             "--prometheus-addr=127.0.0.1",
