@@ -2,8 +2,8 @@
 //!
 //! Common queries (addresses, SRV of a Service, NXDOMAIN, NODATA) are answered without allocating.
 //! [`chase`] follows aliases. An alias with an external target needs the answer of an upstream,
-//! which the engine's caller queries. [`apex`] writes SOA and NS records, and [`pointers`] writes
-//! PTR records.
+//! which the engine's caller queries. [`apex`] writes SOA and NS records, [`srv`] writes SRV and MX
+//! records, [`texts`] writes TXT records, and [`pointers`] writes PTR records.
 
 mod apex;
 mod chase;
@@ -33,7 +33,8 @@ use crate::engine::AnswerContext;
 use crate::external::{ExternalAnswers, ExternalQuery};
 use crate::record::TTL;
 
-/// TTL of an upstream's records in our answers, in seconds.
+/// TTL of the records that upstreams return for an alias's external target, in seconds. If the
+/// answer is stale, the TTL is [`STALE_TTL`](crate::external::STALE_TTL).
 const EXTERNAL_TTL: u32 = 60;
 /// The steps of work that each lookup of a name costs, in addition to the steps for the entries.
 const LOOKUP_STEPS: usize = 32;
@@ -47,9 +48,9 @@ pub(crate) enum AnswerStatus {
     Missing,
     /// The name exists, but has no record of the type (NODATA).
     Empty,
-    /// Records were written.
+    /// Records were written, or did not fit into the message.
     Written,
-    /// An alias could not be resolved.
+    /// An alias could not be resolved, or the addresses of a name server are not loaded.
     Failed,
     /// The target of a federated name is not known yet, see [`Lookup::TargetUnknown`].
     Unknown,
@@ -68,8 +69,8 @@ pub(crate) struct AnswerWriter<'q, 'b, V> {
     /// The name whose records are looked up, in lower case: the query name or, if the query name is
     /// an alias of the configuration, the target of the alias.
     name: &'q [u8],
-    /// Whether the query name is a host or an alias of the configuration, and so in none of our
-    /// zones.
+    /// Whether the query name is a host or an alias of the configuration, or `localhost`. Such a
+    /// name is in none of our zones.
     own: bool,
     pub(crate) message: ResponseWriter<'q, 'b>,
     /// Queries that upstreams must answer before this answer is complete.
@@ -373,7 +374,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         self.own = true;
     }
 
-    /// Writes the addresses of a host of the configuration.
+    /// Writes the addresses of a host of the configuration, or of `localhost`.
     pub(crate) fn write_host(&mut self, addresses: &[IpAddr]) -> AnswerStatus {
         self.own = true;
         // The name exists for every query type: NXDOMAIN would deny its addresses, too.
@@ -435,6 +436,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
 /// Path of the DNS Service in the tree: its cluster IPs are the addresses of the zone's name
 /// server.
 pub(crate) const DNS_SERVICE: [&str; 3] = ["svc", "kube-system", "kube-dns"];
+
 /// Converts labels in wire format to a path from the zone downwards; `None` if a label is not
 /// UTF-8.
 fn label_path(relative: &[u8]) -> Option<LabelPath<'_>> {

@@ -1,8 +1,8 @@
 //! Answers one query within the process. The result holds the records that a client would receive.
 //!
-//! The tools that show the engine's answers call [`ask`]. No upstream is queried: each external
-//! name is shown as a name without records. An alias with an external target is therefore shown
-//! without addresses. Rules of the configuration apply as they do for a client.
+//! The tools that show the engine's answers call [`ask`]. No upstream is queried, so an alias with
+//! an external target is shown without addresses. Rules of the configuration apply as they do for a
+//! client.
 
 use wire::{
     Header, Message, Name, PLAIN_UDP, Question, Section, Transport, class, flag, rcode, text,

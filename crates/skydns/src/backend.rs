@@ -78,8 +78,8 @@ pub struct EntryVisit<'a, 'v> {
     pub on_entry: &'a mut dyn FnMut(Entry<'v>),
 }
 
-/// All data that answers are made from, at one point in time: the cluster's records and the
-/// configuration.
+/// All data that answers are made from, at one point in time: the cluster's records, the further
+/// zones and the configuration.
 pub trait View: Records + Sized {
     /// Visits the names of `address`. The name with the oldest owner comes first.
     fn reverse_record<'v>(&'v self, address: IpAddr, visit: &mut dyn FnMut(&'v Pointer));
@@ -163,10 +163,11 @@ pub struct Zone {
     pub other_domains: Arc<[Name]>,
     /// Whether to follow the RFCs where kube-dns does not, see docs/differences.md.
     pub strict: bool,
-    /// Whether error responses carry the reason (RFC 8914), for clients that sent EDNS.
+    /// Whether error responses, and answers to which a rule of the configuration applies, carry the
+    /// reason (RFC 8914). Only clients that sent EDNS get the reason.
     pub extended_errors: bool,
-    /// Whether queries that kube-dns refuses are forwarded, too: single-label external names, and
-    /// type ANY.
+    /// Whether to forward the queries for external names that kube-dns does not forward: queries
+    /// for single-label names, and queries of type ANY.
     pub forwards_all: bool,
     /// TTL of the zone's answers, in seconds; `None` for the defaults.
     pub ttl: Option<u32>,
@@ -229,7 +230,8 @@ impl Zone {
         }
     }
 
-    /// Sets the stub domains of the zone. A stub domain equal to the cluster domain has no effect.
+    /// Sets the stub domains of the zone. A stub domain equal to a cluster domain takes no names
+    /// out of the zone. Its upstreams get only queries that [fall through](Zone::fallthrough).
     #[must_use]
     pub fn with_stub_domains(self, domains: impl IntoIterator<Item = StubDomain>) -> Self {
         let mut domains: Vec<StubDomain> = domains
@@ -311,8 +313,8 @@ impl Zone {
         self.own_names.as_ref()?.find(name)
     }
 
-    /// The answer of a rule for an external name (wire format, lower case); `None` if the query
-    /// is forwarded.
+    /// The answer of a rule for an external name (wire format, lower case); `None` if no rule
+    /// answers the query.
     pub fn rule_for_query<'a>(&'a self, name: &'a [u8], qtype: u16) -> Option<RuleAnswer<'a>> {
         let rules = self.external_rules.as_ref()?;
         rules.answer_for(name, qtype, self.servers_for(name).1.is_some())

@@ -51,7 +51,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
     }
 
     /// Answers for the apex of a further zone. In SkyDNS style the apex has the addresses of
-    /// `apex.dns`, if any.
+    /// `apex.dns`, if that name exists.
     fn write_further_apex(&mut self) -> AnswerStatus {
         let is_address = matches!(self.query.qtype, rtype::A | rtype::AAAA);
         if !is_address || !self.authority.is_skydns() {
@@ -65,7 +65,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
     }
 
     /// Writes the NS records of the zone. In SkyDNS style the name servers are the entries of
-    /// `ns.dns`. If no entry can be written, the name server is this server.
+    /// `ns.dns` that have addresses. If there are none, the name server is this server.
     fn write_name_servers(&mut self) -> AnswerStatus {
         if self.authority.is_skydns() {
             let status = self.write_targets(&["dns", "ns"], TargetType::NameServer);
@@ -111,8 +111,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         status
     }
 
-    /// Returns the addresses of the name server: the addresses of `ns.dns` in a further zone,
-    /// otherwise the addresses of the DNS Service.
+    /// Returns the addresses of the name server: those of `ns.dns` in a further zone that has any
+    /// there, otherwise those of the DNS Service.
     fn name_server_addresses(&self) -> SmallVec<[IpAddr; 8]> {
         if self.authority.further.is_some() {
             let stored = self.addresses_of(self.authority, &["dns", "ns"]);

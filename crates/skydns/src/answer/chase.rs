@@ -1,5 +1,5 @@
-//! Follows aliases (ExternalName, federated names, aliases of the configuration) to their
-//! addresses.
+//! Follows aliases to their addresses: ExternalName Services, federated names, and aliases of
+//! further zones and of the configuration. The targets of SRV and MX records are followed, too.
 //!
 //! A chain of CNAMEs is written as a whole, together with the addresses at its end. A client that
 //! follows a CNAME ignores the other addresses of the queried name. A chain without addresses would
@@ -22,14 +22,15 @@ use crate::backend::zones::{Authority, is_ours};
 use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord, STALE_TTL};
 use crate::own_names::{MAX_CHAIN, OwnTarget};
 
-/// Maximum number of external queries for one answer. Without a limit, one client query could cause
-/// hundreds of external queries.
+/// Maximum number of external queries for one answer, in each round of external queries. Without a
+/// limit, one client query could cause hundreds of external queries.
 const MAX_QUESTIONS: usize = 32;
 
 /// Result of following a name. A name with several aliases has the greatest of their results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ChaseResult {
-    /// A loop, a chain that is too long, or no answer from an upstream.
+    /// A loop, a chain that is too long, a target that must not be forwarded, records that are not
+    /// loaded, or no answer from an upstream.
     Failed,
     /// The target does not exist, or has no address of the query's families.
     NoData,
@@ -177,8 +178,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         }
     }
 
-    /// Writes the addresses of an alias's target to the additional section. Nothing is written if
-    /// the target cannot be resolved.
+    /// Writes the addresses of the target of an SRV or MX record to the additional section. Nothing
+    /// is written if the target cannot be resolved.
     pub(super) fn write_additional_of_name(&mut self, target: &Name) -> Result<(), MessageFull> {
         let mut walk = AliasWalk::new(Section::Additional, AddressFamilies::BOTH, None);
         let mark = self.mark_walk(&walk);

@@ -50,8 +50,8 @@ impl AddressFamilies {
 pub(super) struct Alias {
     pub(super) target: Name,
     pub(super) ttl: u32,
-    /// Whether the CNAME is shown even if the target has no addresses. True for an ExternalName and
-    /// for an alias of the configuration; false for federated names and for zones in SkyDNS style.
+    /// Whether the CNAME is written even if the target has no addresses. False for federated names
+    /// and in zones in SkyDNS style; true for all other aliases, such as an ExternalName.
     pub(super) external: bool,
 }
 

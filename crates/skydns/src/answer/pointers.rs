@@ -12,7 +12,7 @@ use crate::backend::{EntryVisit, View, has_room_for};
 
 impl<V: View> AnswerWriter<'_, '_, V> {
     /// Writes the PTR records of an address: the records of the cluster, otherwise the records of
-    /// further zones.
+    /// the further zones that hold [only PTR records](crate::FurtherZone::pointers).
     pub(crate) fn write_pointers(&mut self, address: IpAddr) -> AnswerStatus {
         let zone = self.view.zone();
         let message = &mut self.message;
@@ -37,7 +37,7 @@ impl<V: View> AnswerWriter<'_, '_, V> {
         status
     }
 
-    /// Writes the PTR records that further zones hold for the query name.
+    /// Writes the PTR records of the query name from the further zones that hold only PTR records.
     fn write_further_pointers(&mut self) -> AnswerStatus {
         let name = self.query.lower();
         let message = &mut self.message;

@@ -59,7 +59,7 @@ impl<T: Hash + Eq, const N: usize> RandomSample<T, N> {
         self.items.is_empty()
     }
 
-    /// Whether items were dropped.
+    /// Whether items beyond `room` have been dropped so far.
     pub(super) fn is_cut(&self) -> bool {
         self.highest.is_some()
     }

@@ -1,5 +1,5 @@
-//! SRV answers (RFC 2782), and MX and NS answers. An answer holds one record for each entry, and
-//! the addresses of the targets in the additional section.
+//! SRV answers (RFC 2782), MX answers, and NS answers of zones in SkyDNS style. An answer holds one
+//! record for each distinct entry, and the addresses of the targets in the additional section.
 
 use std::net::IpAddr;
 

@@ -14,9 +14,9 @@ impl Zone {
     /// The names that a resolver with the usual search list would query, in order. The client has
     /// queried `name` (wire format) instead. The search domains are `<namespace>.svc.<domain>`,
     /// `svc.<domain>`, the cluster domain `<domain>`, and then the further domains of the settings.
-    /// The name without a search domain comes last. The result is `None` for a name that is not
-    /// below the search suffix. The list is empty for the suffix itself and for a namespace
-    /// directly below the suffix.
+    /// The name without a search domain comes last. The list is empty for the suffix itself and for
+    /// a namespace directly below the suffix. The result is `None` for names outside the suffix,
+    /// and without `--search-suffix`.
     pub fn search_list(&self, name: &[u8]) -> Option<SearchList> {
         let search = self.search.as_deref()?;
         let suffix = search.suffix()?.wire();
@@ -48,7 +48,8 @@ impl Zone {
             .search
             .as_deref()
             .filter(|search| search.is_autopath())?;
-        // The copy is on the stack, because this function is called for every query of a pod.
+        // The copy is on the stack, because this function is called for each query of a pod for a
+        // cluster name that does not exist.
         let mut lower = SmallVec::<[u8; MAX_NAME]>::from_slice(name);
         lower.make_ascii_lowercase();
         let domain = self.domain_of(&lower)?;

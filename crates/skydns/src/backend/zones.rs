@@ -115,7 +115,8 @@ impl Zones {
         }
     }
 
-    /// The zone with the longest domain that holds a name (wire format, lower case).
+    /// The zone with the longest domain that holds a name (wire format, lower case). Zones that
+    /// hold only [PTR records](FurtherZone::pointers) are skipped.
     pub fn find(&self, name: &[u8]) -> Option<&FurtherZone> {
         self.iter()
             .find(|zone| !zone.pointers && is_within(name, zone.domain.wire()))
