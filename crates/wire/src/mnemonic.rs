@@ -35,12 +35,12 @@ const RCODES: [(&str, u16); 8] = [
 
 /// An unknown record type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown type {0:?}: {list}, and TYPE followed by a number are accepted", list = TYPES.map(|(name, _)| name).join(", "))]
+#[error("unknown type {0:?}: {list}, and TYPE followed by a number up to 65535 are accepted", list = TYPES.map(|(name, _)| name).join(", "))]
 pub struct UnknownType(String);
 
 /// An unknown RCODE.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown RCODE {0:?}: {list}, and RCODE followed by a number are accepted", list = RCODES.map(|(name, _)| name).join(", "))]
+#[error("unknown RCODE {0:?}: {list}, and RCODE followed by a number up to 65535 are accepted", list = RCODES.map(|(name, _)| name).join(", "))]
 pub struct UnknownRcode(String);
 
 /// Parses a record type. Case is ignored.

@@ -88,7 +88,7 @@ fn invalid_filter_is_one_line() {
         (
             compile_filter("", "", "SERVFAI", ""),
             "rcode: unknown RCODE \"SERVFAI\": NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, NOTAUTH, BADVERS, \
-             and RCODE followed by a number are accepted",
+             and RCODE followed by a number up to 65535 are accepted",
         ),
         (
             compile_filter("", "", "", &many),
