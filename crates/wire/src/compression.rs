@@ -13,8 +13,8 @@ pub fn pointer_to(offset: usize) -> Option<u16> {
     u16::try_from(offset).ok().filter(|offset| *offset < 0x4000)
 }
 
-/// A record to write with compression. The owner name may be compressed, and so may the target of a
-/// CNAME.
+/// A record to write with compression. Compression applies to the owner name and to the target
+/// of a CNAME.
 #[derive(Debug, Clone, Copy)]
 pub struct CompressedRecord<'r> {
     /// The section to write to.

@@ -104,7 +104,8 @@ impl<O: AsRef<[u8]>> Edns<O> {
     }
 }
 
-/// The upper bits of the RCODE, in the OPT record of a message (RFC 6891, section 6.1.3).
+/// The upper eight bits of the RCODE from an OPT record, shifted to their place in the RCODE
+/// (RFC 6891, section 6.1.3).
 pub fn extended_rcode(opt: &Record<'_>) -> u16 {
     let [upper, ..] = opt.ttl.to_be_bytes();
     u16::from(upper) << 4

@@ -36,7 +36,7 @@ pub mod flag {
 pub struct Header {
     /// The message's ID.
     pub id: u16,
-    /// QR, opcode, AA, TC, RD, RA, Z, AD, CD and RCODE in one word as in wire format, see [`flag`].
+    /// QR, opcode, AA, TC, RD, RA, Z, AD, CD and RCODE in one word as in wire format; see [`flag`].
     pub flags: u16,
     /// QDCOUNT, ANCOUNT, NSCOUNT, ARCOUNT.
     pub counts: [u16; 4],

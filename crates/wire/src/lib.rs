@@ -1,10 +1,11 @@
 //! Parses and writes names, questions, records and whole messages of DNS (RFC 1035, section 4;
-//! RFC 6891). The crate also has mnemonics of types and RCODEs, addresses of servers, filters of
-//! queries, and rankings of the clients and names with the most queries.
+//! RFC 6891). The crate also writes types, RCODEs and record data as text, converts addresses to
+//! reverse names and back, and checks names by the rules of Kubernetes. It has addresses of
+//! servers, filters of queries, and rankings of the clients and names with the most queries.
 //!
 //! The crate has no zones and opens no sockets. Parsing is safe for any octets: the parser does not
 //! panic, always ends, and allocates no more than the size of the message. The fast path of a query
-//! ([`Query`], [`ResponseWriter`], [`reverse`]) does not allocate.
+//! ([`Query`], [`ResponseWriter`], [`reverse::address_of_name`]) does not allocate.
 
 mod codes;
 mod compression;
@@ -55,8 +56,8 @@ pub use writer::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// The message ends in the middle of a field.
-    #[error("message ends in the middle of a field, at octet {0}")]
+    /// The message ends before the end of a field. The number is the offset of the field.
+    #[error("message ends before the end of the field at octet {0}")]
     Short(usize),
     /// A name is longer than 255 octets, has an unknown label type, or has an invalid compression
     /// pointer.
@@ -71,7 +72,7 @@ pub enum WireError {
         at: usize,
     },
     /// The message has more than one question.
-    #[error("message has {0} questions, at most one is accepted")]
+    #[error("message has {0} questions, but at most one is accepted")]
     ManyQuestions(u16),
 }
 

@@ -32,8 +32,8 @@ pub enum NameError {
 }
 
 impl Name {
-    /// Parses dotted text without escapes. A trailing dot is optional. Upper and lower case are
-    /// kept.
+    /// Parses dotted text without escapes. A trailing dot is optional, and the empty text is the
+    /// root. Upper and lower case are kept.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let mut wire = parse_labels(text)?;
         wire.push(0);
@@ -243,8 +243,8 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The labels of `label` and `base` in wire format, without the root. `None` if `label` is not a
-/// single label, because it is empty or contains a dot, for example.
+/// Puts `label` before `base`, which consists of labels in wire format without the root. `None` if
+/// `label` is empty, contains a dot, or has more than 63 octets.
 pub fn child_labels(label: &str, base: &[u8]) -> Option<Vec<u8>> {
     // `parse_labels` also accepts an empty text, a trailing dot and several labels.
     if label.is_empty() || label.contains('.') {
@@ -293,7 +293,8 @@ pub fn write_text(wire: &[u8], f: &mut impl fmt::Write) -> fmt::Result {
 }
 
 /// Writes an octet in presentation format (RFC 1035, section 5.1). The octets in `special` are
-/// escaped. Octets that cannot be printed, and the blank, are written as decimal numbers.
+/// escaped. Octets that cannot be printed, and the blank, are written as a backslash and three
+/// decimal digits.
 pub(crate) fn write_octet(octet: u8, special: &[u8], f: &mut impl fmt::Write) -> fmt::Result {
     match octet {
         _ if special.contains(&octet) => write!(f, "\\{}", char::from(octet)),
