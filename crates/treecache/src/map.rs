@@ -25,8 +25,8 @@ const MAX_BUCKET: usize = 16;
 /// that alternating insertions and removals do not split and merge the same bucket again and again.
 const MAX_MERGED: usize = MAX_BUCKET / 2;
 
-/// A persistent hash map. A clone only increments a reference count. A change copies at most `O(log
-/// n)` small nodes: the changed bucket, and the inner nodes that other copies share.
+/// A persistent hash map. A clone only increments a reference count. A change copies no more than
+/// the changed bucket and the shared inner nodes above the bucket: `O(log n)` small nodes.
 pub struct Map<K, V> {
     root: TrieNode<K, V>,
 }
@@ -172,8 +172,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
         self.root.is_same(&other.root)
     }
 
-    /// Visits each key whose values in this map and in `other` differ, with both values. Shared
-    /// nodes are skipped, so the work is proportional to the difference.
+    /// Visits each key that only one of the maps has, or that has different values. `visit`
+    /// receives the value in this map and the value in `other`. Shared nodes are skipped, so few
+    /// nodes are compared if one map is a copy of the other with few changes.
     pub fn differences<'a>(
         &'a self,
         other: &'a Self,
@@ -192,7 +193,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
                 }
             }
 
-            // Keys that are in both maps were visited above.
+            // Keys that are in both maps were compared above.
             for (key, value) in theirs {
                 if self.get(key).is_none() {
                     visit(key, None, Some(value));
@@ -202,7 +203,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
     }
 }
 
-/// Pairs of nodes of two maps that are at the same position and not shared.
+/// The entries of differing nodes of two maps. Both nodes of a pair are at the same position.
 type DifferingNodes<'a, K, V> = Vec<(MapIter<'a, K, V>, MapIter<'a, K, V>)>;
 
 impl<K, V> TrieNode<K, V> {

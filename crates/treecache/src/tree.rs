@@ -8,7 +8,7 @@ use crate::Map;
 pub const ANY: &str = "*";
 
 /// Number of steps that a wildcard takes for each child of a node. A child costs more than an
-/// entry, because a child is a separate allocation, while entries are contiguous.
+/// entry, because the entries of each child are a separate allocation.
 const CHILD_STEPS: usize = 32;
 
 /// One node: its children and its own entries, both by label.
@@ -96,10 +96,11 @@ impl<V: Clone> TreeNode<V> {
     /// Each label except the last selects a child. The last label selects the entry with this
     /// label. If there is no such entry, the last label selects all entries of the child with this
     /// label. [`ANY`] matches every child whose label does not begin with `_`. As the last label,
-    /// [`ANY`] matches all entries of the node.
+    /// [`ANY`] matches all entries of the node, and so does an empty path.
     ///
     /// `steps` limits the walk. A visit of all entries of a node takes one step for each entry. A
-    /// wildcard takes 32 steps for each child of the node. The walk ends when no step is left.
+    /// wildcard before the last label takes 32 steps for each child of the node. The walk ends when
+    /// no step is left. Children that the walk has not reached do not count for the result.
     pub fn visit<'a>(
         &'a self,
         path: &[&str],
@@ -218,7 +219,7 @@ impl<V: Clone> TreeCache<V> {
         visit_differences(&self.root, &other.root, &mut Vec::new(), same, visit);
     }
 
-    /// Sets an entry; creates missing nodes of the path.
+    /// Sets an entry; creates missing nodes of the path. Returns the old value.
     pub fn set_entry(&mut self, path: &[&str], label: SmolStr, value: V) -> Option<V> {
         let mut node = &mut self.root;
         for label in path {
@@ -234,7 +235,7 @@ impl<V: Clone> TreeCache<V> {
         remove_and_prune(&mut self.root, path, label)
     }
 
-    /// Visits the entries that match the path, see [`TreeNode::visit`].
+    /// Visits the entries that match the path; see [`TreeNode::visit`].
     pub fn visit<'a>(
         &'a self,
         path: &[&str],

@@ -1,4 +1,5 @@
-//! Compares the tree with a flat map, and checks that a published copy never changes.
+//! Compares the tree and the hash map with standard maps. Also checks that a published copy never
+//! changes, and that a walk ends after its steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,7 +95,7 @@ fn differences(first: &Model, second: &Model) -> BTreeSet<(Vec<String>, String)>
 }
 
 proptest! {
-    /// The keys do not fit into one bucket, so inner nodes are created and removed.
+    /// In most cases the keys do not fit into one bucket, so inner nodes are created and removed.
     #[test]
     fn map_differences_equal_their_model(
         before in proptest::collection::btree_map(0..300_u16, 0..3_u8, 0..120),
