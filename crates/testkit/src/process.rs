@@ -27,7 +27,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(2
 /// The path of a binary of this project.
 ///
 /// Candidates are the directory in the variable `KUBE_DNS_RS_BIN_DIR`, the path in the variable
-/// `CARGO_BIN_EXE_<name>`, and the directory of the running test executable (`target/debug`), in
+/// `CARGO_BIN_EXE_<name>`, and the build directory of the running executable (`target/debug`), in
 /// this order. Panics with a hint if the binary is missing, because cargo builds the binaries of
 /// other crates only on request.
 pub fn binary(name: &str) -> PathBuf {
@@ -58,7 +58,8 @@ pub fn address(line: &str) -> SocketAddr {
     }
 }
 
-/// The path of a file or directory beside the test executables (`target/debug`).
+/// The path of a file or directory in the build directory of the running executable
+/// (`target/debug`). A test executable is in `deps` below that directory.
 pub fn beside_the_test(name: &str) -> Option<PathBuf> {
     let test = std::env::current_exe().ok()?;
     let directory = test.parent()?;
@@ -267,8 +268,12 @@ impl Process {
             };
             if ended.is_some() || Instant::now() >= deadline {
                 let (name, log) = (self.name.display(), self.stderr().join("\n"));
+                let state = ended.map_or_else(
+                    || format!("still running after {patience:?}"),
+                    |status| format!("ended with {status}"),
+                );
                 return Err(format!(
-                    "{name} ({ended:?}, {last}) never {what}; it logged:\n{log}"
+                    "{name} never {what} ({state}; the last outcome was {last}); it logged:\n{log}"
                 ));
             }
             sleep(pause).await;
@@ -303,7 +308,8 @@ impl Process {
         send(self.id(), signal);
     }
 
-    /// Waits for the end of the process, and for the rest of the output.
+    /// Waits for the end of the process, and for the rest of the output. Panics if the process
+    /// still runs after `patience`.
     pub async fn wait(&mut self, patience: Duration) -> ExitStatus {
         let child = &mut self.child;
         let status = eventually(patience, || {
@@ -315,7 +321,7 @@ impl Process {
         status
     }
 
-    /// Sends SIGTERM and waits for the end of the process.
+    /// Sends SIGTERM, then does the same as [`wait`](Self::wait).
     pub async fn terminate(&mut self, patience: Duration) -> ExitStatus {
         self.signal(Signal::SIGTERM);
         self.wait(patience).await

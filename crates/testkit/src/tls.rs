@@ -37,16 +37,17 @@ impl Gate {
         to: SocketAddr,
     ) -> Self {
         let chain = vec![
-            CertificateDer::from_pem_file(file(&format!("{certificate}.pem"))).expect("a gate"),
+            CertificateDer::from_pem_file(file(&format!("{certificate}.pem")))
+                .expect("a certificate"),
         ];
-        let key =
-            PrivateKeyDer::from_pem_file(file(&format!("{certificate}.key"))).expect("a gate");
+        let key = PrivateKeyDer::from_pem_file(file(&format!("{certificate}.key"))).expect("a key");
         let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
         let builder = builder
             .with_protocol_versions(versions)
-            .expect("a gate")
+            .expect("supported versions of TLS")
             .with_no_client_auth();
-        Self::over(builder.with_single_cert(chain, key).expect("a gate"), to).await
+        let config = builder.with_single_cert(chain, key);
+        Self::over(config.expect("a certificate that fits the key"), to).await
     }
 
     /// Opens a proxy that requires a client certificate, which must be valid at the time of
@@ -68,10 +69,10 @@ impl Gate {
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
         let config = ServerConfig::builder_with_details(provider, clock)
             .with_safe_default_protocol_versions()
-            .expect("a gate")
+            .expect("supported versions of TLS")
             .with_client_cert_verifier(verifier.build().expect("a CA"))
-            .with_single_cert(vec![certificate("server.pem").expect("a gate")], key);
-        Self::over(config.expect("a gate"), to).await
+            .with_single_cert(vec![certificate("server.pem").expect("a certificate")], key);
+        Self::over(config.expect("a certificate that fits the key"), to).await
     }
 
     /// Opens a proxy with these TLS settings.
@@ -82,8 +83,12 @@ impl Gate {
     /// Opens a proxy with this configuration at `address`.
     pub async fn at(address: SocketAddr, config: ServerConfig, to: SocketAddr) -> Self {
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        let listener = TcpListener::bind(address).await.expect("a gate");
-        let address = listener.local_addr().expect("a gate");
+        let listener = TcpListener::bind(address)
+            .await
+            .unwrap_or_else(|error| panic!("cannot listen on TCP {address}: {error}"));
+        let address = listener
+            .local_addr()
+            .expect("a bound socket has an address");
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
@@ -115,7 +120,7 @@ impl Gate {
         let name = name.map(|name| format!("#{name}")).unwrap_or_default();
         format!("tls://{}{name}", self.address)
             .parse()
-            .expect("a gate")
+            .expect("the address of an upstream")
     }
 }
 
