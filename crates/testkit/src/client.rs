@@ -66,14 +66,16 @@ pub async fn tcp(
         .map_err(|_| AskError::Timeout(patience))?
 }
 
-/// Sends a query over UDP and parses the answer. Panics without an answer.
+/// Sends a query over UDP and parses the answer. Panics if there is no answer, or if the answer is
+/// malformed.
 pub async fn ask(server: SocketAddr, query: &Query) -> Message {
     try_ask(server, query, PATIENCE)
         .await
         .unwrap_or_else(|error| panic!("{query:?}: {error}"))
 }
 
-/// Sends a query over TCP and parses the answer. Panics without an answer.
+/// Sends a query over TCP and parses the answer. Panics if there is no answer, or if the answer is
+/// malformed.
 pub async fn ask_tcp(server: SocketAddr, query: &Query) -> Message {
     try_ask_tcp(server, query, PATIENCE)
         .await

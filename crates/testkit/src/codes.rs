@@ -2,8 +2,7 @@
 
 use wire::mnemonic;
 
-/// The types that [`mnemonic`] does not have, because no flag and no key of the `ConfigMap` takes
-/// them.
+/// More types with a mnemonic. The crate `wire` writes them as `TYPE` and the number.
 const TYPES: &[(u16, &str)] = &[
     (13, "HINFO"),
     (41, "OPT"),
@@ -27,7 +26,7 @@ const OPCODES: &[(u16, &str)] = &[
     (5, "UPDATE"),
 ];
 
-/// The RCODEs that [`mnemonic`] does not have.
+/// More RCODEs with a mnemonic. The crate `wire` writes them as `RCODE` and the number.
 const RCODES: &[(u16, &str)] = &[
     (6, "YXDOMAIN"),
     (7, "YXRRSET"),
@@ -63,7 +62,7 @@ pub fn type_name(code: u16) -> String {
     known_name(TYPES, code).unwrap_or_else(|| mnemonic::type_name(code))
 }
 
-/// The number of the type for which [`type_name`] returns `name`.
+/// The number of a type. `name` is a mnemonic, or `TYPE` and the number.
 pub fn type_code(name: &str) -> Option<u16> {
     known_code(TYPES, name).or_else(|| mnemonic::parse_type(name).ok())
 }
@@ -73,7 +72,7 @@ pub(crate) fn class_name(code: u16) -> String {
     name_of(CLASSES, "CLASS", code)
 }
 
-/// The number of the class for which [`class_name`] returns `name`.
+/// The number of a class. `name` is a mnemonic, or `CLASS` and the number.
 pub(crate) fn class_code(name: &str) -> Option<u16> {
     code_of(CLASSES, "CLASS", name)
 }
@@ -83,7 +82,7 @@ pub fn opcode_name(code: u8) -> String {
     name_of(OPCODES, "OPCODE", code.into())
 }
 
-/// The number of the opcode for which [`opcode_name`] returns `name`.
+/// The number of an opcode. `name` is a mnemonic, or `OPCODE` and the number.
 pub(crate) fn opcode_code(name: &str) -> Option<u8> {
     code_of(OPCODES, "OPCODE", name).and_then(|code| u8::try_from(code).ok())
 }
@@ -94,7 +93,7 @@ pub fn rcode_name(code: u16) -> String {
     known_name(RCODES, code).unwrap_or_else(|| mnemonic::rcode_name(code))
 }
 
-/// The number of the RCODE for which [`rcode_name`] returns `name`.
+/// The number of an RCODE. `name` is a mnemonic, or `RCODE` and the number.
 pub(crate) fn rcode_code(name: &str) -> Option<u16> {
     known_code(RCODES, name).or_else(|| mnemonic::parse_rcode(name).ok())
 }

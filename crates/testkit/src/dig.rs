@@ -7,16 +7,16 @@ use crate::codes;
 use crate::hex::hex;
 use crate::message::{Edns, Message};
 
-/// The message in wire order, with its TTLs and serials. A malformed message is shown up to the
-/// defect.
+/// The message, with the records of each section in wire order. A malformed message is shown up to
+/// the defect.
 pub fn show(wire: &[u8]) -> String {
     render_message(wire, |records| {
         records.iter().map(ToString::to_string).collect()
     })
 }
 
-/// The message with each section sorted and SOA serials blanked, so that equal answers give equal
-/// texts.
+/// The message, with the records of each section sorted, and with `<serial>` for SOA serials.
+/// Answers that differ only in the order of records or in serials give the same text.
 pub fn show_sorted(wire: &[u8]) -> String {
     render_message(wire, |records| {
         let mut lines: Vec<String> = records

@@ -72,7 +72,8 @@ impl Etcd {
         format!("http://{}", self.address)
     }
 
-    /// Starts etcd again after [`Etcd::stop`], with the same data.
+    /// Starts etcd again after [`Etcd::stop`]. The data are the same, unless [`Etcd::forget`] has
+    /// deleted them.
     pub async fn begin(&mut self) {
         let peer = format!("http://127.0.0.1:{}", free_port());
         let (url, data) = (self.url(), self.data.path().join("data"));
@@ -150,7 +151,7 @@ impl Etcd {
     }
 
     /// Enables authentication. The user `root` has the password `root`. The user `user` may read
-    /// the keys that start with `prefix`.
+    /// the keys that start with `prefix`, which must end with a slash.
     pub async fn ask_for_users(&mut self, user: &str, password: &str, prefix: &str) {
         let end = format!("{}0", prefix.trim_end_matches('/'));
         let permission =

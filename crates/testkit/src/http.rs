@@ -25,8 +25,8 @@ pub struct Response {
 }
 
 impl Response {
-    /// The value of a series, if the body is in the Prometheus text format. `series` is the metric
-    /// name, with labels as in the body.
+    /// The value of a series in the Prometheus text format; `None` if the body lacks the series.
+    /// `series` is the metric name, with labels as in the body.
     pub fn metric(&self, series: &str) -> Option<f64> {
         self.body
             .lines()
@@ -145,7 +145,7 @@ impl ScriptedHttp {
     }
 }
 
-/// Reads a request up to the empty line, or up to the end of the stream.
+/// Reads a request without a body, up to the empty line or the end of the stream.
 async fn read_head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

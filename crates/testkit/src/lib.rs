@@ -1,4 +1,4 @@
-//! Tools for the tests of all crates. No shipped binary contains this crate.
+//! Tools for the tests and benchmarks of all crates. No shipped binary contains this crate.
 //!
 //! * [`upstream`]: a scripted DNS server on loopback that answers or misbehaves, and records
 //!   queries.
@@ -7,10 +7,12 @@
 //! * [`message`], [`dig`]: parse answers, even malformed ones, and show them as text for
 //!   comparison.
 //! * [`reply`], [`record`]: build answers from records in presentation format.
+//! * [`name`], [`codes`], [`hex`]: convert names, numbers and octets to text and back.
 //! * [`objects`]: Kubernetes objects as JSON.
 //! * [`config_map`]: edits of a mounted `ConfigMap`, as a kubelet makes them.
-//! * [`process`]: start a binary of this project, read its log, stop the process.
-//! * [`ports`]: free ports.
+//! * [`process`]: start a binary of this project, or another program; read its log; stop the
+//!   process.
+//! * [`ports`]: free ports, and a check for IPv6.
 //! * [`processes`]: running processes and their resources.
 //! * [`http`]: one request and its response; a server with one reply.
 //! * [`kubectl`], [`etcd`]: the real programs.

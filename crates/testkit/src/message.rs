@@ -69,9 +69,9 @@ pub struct Message {
     pub answer: Vec<Record>,
     /// Authority section.
     pub authority: Vec<Record>,
-    /// Additional section without the OPT record.
+    /// Additional section without the first OPT record.
     pub additional: Vec<Record>,
-    /// The OPT record.
+    /// The first OPT record of the additional section.
     pub edns: Option<Edns>,
     /// Number of octets after the last record.
     pub trailing: usize,
@@ -152,7 +152,7 @@ impl Message {
         let mut options = Vec::new();
         let mut data = opt.raw;
         while let [c0, c1, l0, l1, rest @ ..] = data {
-            // If an option is cut off, the octets that are present are kept.
+            // If the data of an option are cut off, the octets that are present are kept.
             let length = usize::from(u16::from_be_bytes([*l0, *l1]));
             let (value, behind) = rest.split_at(length.min(rest.len()));
             options.push((u16::from_be_bytes([*c0, *c1]), value.to_vec()));

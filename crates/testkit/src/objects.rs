@@ -1,4 +1,4 @@
-//! Kubernetes objects as JSON, in the form in which an API server sends them.
+//! Kubernetes objects as JSON, in the form in which an API server sends them, and a kubeconfig.
 
 use serde_json::{Value, json};
 
@@ -93,7 +93,7 @@ pub fn mk_addresses(addresses: &[&str]) -> Value {
 }
 
 /// An `EndpointSlice` of a Service: ready endpoints written `ip` or `ip hostname`. The name is
-/// `service-suffix`.
+/// `<service>-<suffix>`.
 pub fn mk_endpoint_slice(
     namespace: &str,
     service: &str,
@@ -138,7 +138,7 @@ pub fn mk_service_import(
 }
 
 /// An `EndpointSlice` of a `ServiceImport`, with the endpoints of one cluster in the form of
-/// [`mk_endpoint_slice`]. The name is `service-cluster`.
+/// [`mk_endpoint_slice`]. The name is `<service>-<cluster>`.
 pub fn mk_imported_slice(
     namespace: &str,
     service: &str,

@@ -1,7 +1,7 @@
 //! Tables of test cases as text.
 
 /// The rows of a table whose cells are separated by `|`. Blank lines, and lines that begin with
-/// `#`, are comments. Panics at a row that does not have `N` cells.
+/// `#`, are skipped. Panics at a row that does not have `N` cells.
 #[track_caller]
 pub fn rows<const N: usize>(table: &str) -> Vec<[&str; N]> {
     let lines = table.lines().map(str::trim);

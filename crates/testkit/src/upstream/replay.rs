@@ -31,8 +31,9 @@ struct Entry {
 /// last exchange repeatedly.
 ///
 /// A query gets the exchanges that were recorded over its own transport. If there are none, the
-/// query gets the exchanges of the other transport that have no truncated response. All other
-/// queries go to the fallback.
+/// query gets the exchanges of the other transport that have no truncated response. If no recorded
+/// question has the query's upper and lower case, the case is ignored. All other queries go to the
+/// fallback.
 #[derive(Clone)]
 pub struct Replay {
     script: Arc<Mutex<Vec<Entry>>>,

@@ -19,7 +19,6 @@ pub(super) async fn udp(socket: UdpSocket, shared: Arc<Shared>) {
     let mut reactions = JoinSet::new();
     let mut buffer = vec![0; 65_535];
     loop {
-        // An error reports "port unreachable" for an earlier response to a client that is gone.
         let Ok((length, from)) = socket.recv_from(&mut buffer).await else {
             continue;
         };
@@ -52,7 +51,7 @@ pub(super) async fn tcp(listener: TcpListener, shared: Arc<Shared>) {
         make_room(&mut connections).await;
         let shared = Arc::clone(&shared);
         connections.spawn(async move {
-            // The connection ends when the client closes, or with an error.
+            // An error ends only this connection, and is expected when the client closes it.
             let _ = serve_connection(stream, from, &shared).await;
         });
     }
