@@ -88,7 +88,7 @@ impl<'q> Query<'q> {
         let (question, question_end) =
             Question::read(message).map_err(|_| QueryError::respond_header(rcode::FORMERR))?;
 
-        // The response to a malformed record has EDNS if an OPT record was read.
+        // The error response has EDNS if an OPT record was read.
         let records = RecordIter::new(message, question_end, counts);
         let found = EdnsScan::run(records).map_err(|edns| {
             QueryError::Respond(ErrorResponse {
@@ -257,8 +257,8 @@ fn options_are_well_formed(octets: &[u8]) -> bool {
 /// Length of an option's code and length, in octets.
 const OPTION_HEADER: usize = 4;
 
-/// Whether the data of an option are well-formed. As in kube-dns, unknown options may have any
-/// data, and so may NSID, cookies and padding.
+/// Whether the data of an option are well-formed. As in kube-dns, options that are not listed here
+/// may have any data.
 fn option_is_well_formed(code: u16, data: &[u8]) -> bool {
     const LLQ: u16 = 1;
     const UPDATE_LEASE: u16 = 2;

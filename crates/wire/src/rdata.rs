@@ -35,7 +35,7 @@ pub(crate) struct RecordData<'m> {
 
 impl RecordData<'_> {
     /// Calls `visit` with each field. A name is visited label by label, without compression. Fails
-    /// if the fields do not fill the data exactly.
+    /// if a name is malformed, or if the fields do not fill the data exactly.
     pub(crate) fn walk_fields(&self, mut visit: impl FnMut(&[u8])) -> Result<(), WireError> {
         let bad = WireError::BadData {
             rtype: self.rtype,

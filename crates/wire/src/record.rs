@@ -159,7 +159,7 @@ impl<'a> RecordIter<'a> {
         self.at
     }
 
-    /// Whether the message has fewer records than its header counts.
+    /// Whether the message ends at the current position although its header announces more records.
     pub(crate) fn ran_out(&self) -> bool {
         self.left != [0; 3] && self.at >= self.bytes.len()
     }

@@ -18,7 +18,7 @@ pub use self::upstream::{TLS_PORT, Upstream, UpstreamProtocol};
 pub const DNS_PORT: u16 = 53;
 
 /// The address of a DNS server: `IP`, `IP:port` or `[IPv6]:port` in the configuration. Displayed as
-/// `IP:port`.
+/// `IP:port` or `[IPv6]:port`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Nameserver {
     /// The address.
@@ -36,7 +36,8 @@ impl Nameserver {
     }
 
     /// Reads an address in the format of resolv.conf and dnsmasq. An IPv6 address may have an
-    /// interface of this machine, by name (`fe80::1%eth0`) or by index (`fe80::1%2`).
+    /// interface of this machine, by name (`fe80::1%eth0`) or by index (`fe80::1%2`). `None` if the
+    /// address is malformed, or if this machine has no such interface.
     pub fn with_interface(address: &str, port: u16) -> Option<Self> {
         let Some((ip, interface)) = address.split_once('%') else {
             return Some(Self::new(address.parse().ok()?, port));
@@ -145,10 +146,11 @@ pub enum AddressError {
     /// There is more than one colon outside brackets.
     #[error("address {}: too many colons in address", .0.escape_debug())]
     TooManyColons(String),
-    /// The brackets do not match.
+    /// The brackets do not match, or are in the wrong place.
     #[error("address {}: brackets must enclose only the IPv6 address", .0.escape_debug())]
     Brackets(String),
-    /// The part before the port is not an IP address.
+    /// The host is not an IP address. For the server of a stub domain, the host is not a valid name
+    /// either.
     #[error("bad IP address: {0:?}")]
     Ip(String),
     /// The port is not a number from 1 to 65535.
@@ -171,7 +173,7 @@ pub enum ServerAddr {
     /// A DNS name, optionally with `:port`.
     // Differs from kube-dns, which rejects a name with a port.
     Name {
-        /// A lower-case name without a trailing dot.
+        /// A lower-case name. Only a name from a flag may have a trailing dot.
         name: String,
         /// The port; 53 by default.
         port: u16,

@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::name::{Name, write_octet};
 use super::{name, rtype};
 
-/// Record data in presentation format. Names in `data` must not be compressed. Unknown types and
-/// malformed data have the generic form of RFC 3597.
+/// Record data in presentation format. Names in `data` must not be compressed. Malformed data, and
+/// types other than A, AAAA, CNAME, NS, PTR, SRV, SOA and TXT, have the generic form of RFC 3597.
 pub fn rdata_text(rtype: u16, data: &[u8]) -> String {
     let known = match rtype {
         rtype::A => ipv4_text(data),

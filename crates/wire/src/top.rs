@@ -2,7 +2,7 @@
 //!
 //! Each thread keeps [space-saving](https://doi.org/10.1007/978-3-540-30570-5_27) sketches. A
 //! ranking adds up the sketches of all threads. A sketch has [`MAX_SLOTS`] slots, so a share is
-//! underestimated by at most 0.2 % of all queries. A thread samples every answer up to about
+//! underestimated by at most 0.2 % of all queries. A thread samples every answer up to twice
 //! [`MAX_SAMPLES`] a second. Above that rate, the thread samples one of n answers at random, with
 //! the weight n. At [`MAX_SAMPLES`] a second, a share of 2 % gives 2400 samples in two minutes. The
 //! error is then below one tenth of the share.
@@ -24,7 +24,8 @@ use crate::{name, rcode};
 
 /// Maximum number of keys in a sketch.
 pub const MAX_SLOTS: usize = 512;
-/// Approximate maximum number of samples that one thread takes in a second.
+/// Target number of samples that one thread takes in a second. At high query rates, the thread
+/// takes up to twice as many, because the weight of a sample is rounded down.
 pub const MAX_SAMPLES: u32 = 1000;
 /// Length of a window. A ranking covers the last complete window and the current one.
 const WINDOW: Duration = Duration::from_mins(2);
@@ -119,7 +120,8 @@ impl ThreadWindows {
         self.begun = now;
     }
 
-    /// Time that the two windows cover; `started` is the time at which the first window began.
+    /// Time that the two windows cover. The earlier window counts as [`WINDOW`], even if it was
+    /// longer. `started` is the time at which the first window began.
     fn ranked_time(&self, started: Instant, now: Instant) -> Duration {
         let current = now.saturating_duration_since(self.begun);
         let is_first = self.begun == started;
@@ -376,8 +378,8 @@ impl AnswerSampler {
         self.skip = fastrand::u32(0..2 * self.stride - 1);
     }
 
-    /// The stride that gives [`MAX_SAMPLES`] a second if answers continue at the rate of the last
-    /// samples.
+    /// The largest stride that gives at least [`MAX_SAMPLES`] a second if answers continue at the
+    /// rate of the last samples. The stride is 1 at lower rates, and at most [`MAX_STRIDE`].
     fn adapted_stride(&self, elapsed: Duration) -> u32 {
         let answers = u64::from(self.taken) * u64::from(self.stride);
         let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);

@@ -113,7 +113,8 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
         self.counts[section as usize]
     }
 
-    /// Lowest and highest TTL in the answer section.
+    /// Lowest and highest TTL with which answer records were written. Without answer records, the
+    /// result is `(u32::MAX, 0)`.
     #[inline]
     pub fn answer_ttls(&self) -> (u32, u32) {
         (self.min_ttl, self.max_ttl)
@@ -236,8 +237,8 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
         self.push_octets(&whole);
     }
 
-    /// Sets the TTL of all answer records to `ttl`, after they are written: an RRset has one TTL,
-    /// and SkyDNS uses the lowest TTL of the whole section.
+    /// Changes the TTL of all answer records written so far to `ttl`. An RRset has one TTL, and
+    /// SkyDNS uses the lowest TTL of the whole section.
     pub fn set_answer_ttls(&mut self, ttl: u32) {
         // A new iterator is made for each record, because an iterator borrows the message. This
         // writer wrote the owner names, so they need no check.
@@ -338,7 +339,7 @@ mod tests {
 
     #[test]
     fn large_rcode_is_split_over_opt() {
-        // A query for the root, which consists of a header and a question.
+        // The query is for the root. It has only a header and a question.
         let mut query = Header {
             id: 7,
             flags: 0,

@@ -1,4 +1,5 @@
-//! Servers as values of flags. As in kube-dns, flags accept more forms than the `ConfigMap`.
+//! Servers as values of flags. As in kube-dns, flags accept some hosts that the `ConfigMap`
+//! rejects, such as an empty host, and names with upper case, `_` or a trailing dot.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -57,7 +58,7 @@ impl ServerAddr {
     }
 }
 
-/// Splits a flag's value into host and port; `None` if the port is wrong.
+/// Splits a flag's value into host and port; `None` if the port is invalid or the host has a colon.
 fn split_flag_port(text: &str) -> Option<(&str, u16)> {
     let has_port = text.contains(':') && !text.ends_with(']') && text.parse::<IpAddr>().is_err();
     if !has_port {

@@ -1,4 +1,4 @@
-//! Upstream servers: an address and a protocol.
+//! Upstream servers: a protocol, an address and, for TLS, the name in the certificate.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -40,7 +40,7 @@ impl UpstreamProtocol {
 /// `tls://9.9.9.9%dns.quad9.net`, or `tls://9.9.9.9%dns.quad9.net:853` with a port.
 ///
 /// Displayed as `IP:port` for plain DNS, else as `tcp://IP:port`, `tls://IP:port` or
-/// `tls://IP:port#name`.
+/// `tls://IP:port#name`. An IPv6 address is displayed in brackets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Upstream {
     /// The protocol of queries.
