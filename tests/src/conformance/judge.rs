@@ -8,7 +8,8 @@ use super::vector::{Case, Response};
 ///
 /// The order of records does not matter, except that CNAMEs must come first if the recording has
 /// them first. If an expected answer has `answer_count`, the answer records are compared only by
-/// their number. With `cname_choice`, any of several CNAMEs is accepted.
+/// their number. With `cname_choice`, any of several CNAMEs is accepted. A malformed answer is
+/// always wrong, and so is an answer above the size limit of the query.
 pub fn judge(case: &Case, expected: &[&Response], answer: &Answer) -> Result<(), String> {
     let mut first = None;
     for candidate in expected {
@@ -131,17 +132,17 @@ mod tests {
     fn case(extra: Value) -> Case {
         let mut case =
             json!({"query": {"name": "x.", "type": "A", "class": "IN", "transport": "udp"}});
-        let fields = case.as_object_mut().expect("an object");
-        fields.extend(extra.as_object().expect("an object").clone());
-        serde_json::from_value(case).expect("a case")
+        let fields = case.as_object_mut().expect("the JSON is an object");
+        fields.extend(extra.as_object().expect("the JSON is an object").clone());
+        serde_json::from_value(case).expect("the JSON is a case")
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "called with json!(..)")]
     fn expecting(extra: Value) -> Case {
         let mut response =
             json!({"rcode": "NOERROR", "flags": "qr rd ra", "question": ["x. IN A"]});
-        let fields = response.as_object_mut().expect("an object");
-        fields.extend(extra.as_object().expect("an object").clone());
+        let fields = response.as_object_mut().expect("the JSON is an object");
+        fields.extend(extra.as_object().expect("the JSON is an object").clone());
         case(json!({"response": response}))
     }
 

@@ -20,7 +20,7 @@ pub struct Memory {
     exchanges: HashMap<Key, Exchange>,
 }
 
-/// The question, unchanged or in lower case, the transport, and whether the query has an OPT
+/// The question (unchanged or in lower case), the transport, and whether the query has an OPT
 /// record.
 type Key = (String, Transport, bool);
 
@@ -59,7 +59,8 @@ impl Memory {
         let mut exchanges = HashMap::new();
         for recorded in plain.flat_map(|case| &case.upstream) {
             let exchange = recorded.to_replay()?;
-            let query = unhex(&recorded.query_wire).context("a query is not hex")?;
+            let query = unhex(&recorded.query_wire)
+                .with_context(|| format!("{}: the query is not hex", recorded.question))?;
             for question in [exchange.question.clone(), exchange.question.to_lowercase()] {
                 let key = (question, exchange.transport, has_opt(&query));
                 exchanges.entry(key).or_insert_with(|| exchange.clone());
@@ -69,7 +70,8 @@ impl Memory {
     }
 
     /// The resolver's response to a question (`name class type`). `opt` tells whether the query has
-    /// an OPT record.
+    /// an OPT record. If nothing was recorded for this `opt`, a recording for the opposite is used.
+    /// If nothing was recorded over TCP, a complete response over UDP is used.
     pub fn recall(&self, question: &str, transport: Transport, opt: bool) -> Recalled<'_> {
         if let Some(exchange) = self.recorded(question, transport, opt) {
             return Recalled::Exchange(exchange);

@@ -63,7 +63,7 @@ impl Edns {
     fn to_testkit(&self) -> anyhow::Result<message::Edns> {
         let option = |(code, hex): &(u16, String)| Some((*code, unhex(hex)?));
         let options: Option<Vec<_>> = self.options.iter().map(option).collect();
-        let options = options.context("an option is not hex")?;
+        let options = options.context("an EDNS option is not hex")?;
         Ok(message::Edns {
             udp: self.udp,
             dnssec_ok: self.dnssec_ok,
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn question_fields_give_recorded_packet() {
         let mut compared = 0;
-        for scenario in vector::load_all().expect("the vectors") {
+        for scenario in vector::load_all().expect("the vectors can be loaded") {
             for question in scenario
                 .steps
                 .iter()
@@ -103,8 +103,8 @@ mod tests {
                 .map(|case| &case.query)
             {
                 if question.wire.is_some() && question.what.is_none() {
-                    let built = question.query().expect("a question").id(0).wire();
-                    let packet = question.packet(0).expect("hex");
+                    let built = question.query().expect("the options are hex").id(0).wire();
+                    let packet = question.packet(0).expect("the packet is hex");
                     assert_eq!(built, packet, "{}", question.in_words());
                     compared += 1;
                 }

@@ -1,4 +1,5 @@
-//! Tests that the difference files match the recorded scenarios, and that wrong files are rejected.
+//! Tests that the difference files match the recorded scenarios and `docs/differences.md`, and
+//! change the expected answers. Also tests that wrong files are rejected.
 
 use serde_json::{Value, json};
 
@@ -58,15 +59,10 @@ fn differences_page_matches_its_data() {
         .lines()
         .zip(page.lines())
         .find(|(written, rendered)| written != rendered);
-    assert_eq!(
-        differing, None,
-        "docs/differences.md does not match its sources"
-    );
-    assert_eq!(
-        written.len(),
-        page.len(),
-        "docs/differences.md does not match its sources"
-    );
+    let why = "docs/differences.md does not match its sources: run this test with \
+               UPDATE_DIFFERENCES_PAGE=1 to render the page again";
+    assert_eq!(differing, None, "{why}");
+    assert_eq!(written.len(), page.len(), "{why}");
 }
 
 #[test]
@@ -82,7 +78,7 @@ fn differences_have_anchor_and_sentence() {
         let one_sentence = short.ends_with('.') && !short.contains(". ");
         assert!(
             one_sentence && short.split(' ').count() < 20,
-            "{id}: {short}"
+            "{id}: `short` must be one sentence of fewer than 20 words: {short}"
         );
     }
 }
