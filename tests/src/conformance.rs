@@ -1,5 +1,5 @@
 //! The conformance suite: compares the answers of a server with recorded answers of kube-dns. Where
-//! this project differs on purpose, listed answers replace the recorded ones.
+//! this project differs on purpose, listed answers replace the recorded ones, or rules change them.
 //!
 //! * [`vector`]: the recorded scenarios (`tests/conformance/vectors`);
 //!   `tests/conformance/README.md` describes their format.

@@ -141,9 +141,9 @@ fn next_in_loop(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns whether dnsmasq accepts a false reply. dnsmasq ignores the ID of replies over TCP, and
-/// forwards truncated replies unchanged. Answers through dnsmasq would then show faults of dnsmasq,
-/// not of kubedns.
+/// Returns whether dnsmasq accepts the bad replies of this mood. dnsmasq ignores the ID of replies
+/// over TCP, and forwards oversized and truncated replies. The upstream sends such replies only for
+/// names with the prefix [`OWN`]. Otherwise the tests would find faults of dnsmasq, not of kubedns.
 fn dnsmasq_accepts_lie(mood: Mood, transport: Transport) -> bool {
     match mood {
         Mood::WrongId | Mood::LiesThenTruth => transport == Transport::Tcp,
@@ -189,8 +189,7 @@ fn lies_then(lie: &[u8], truth: &Reply) -> Reaction {
         .fold(Reaction::silence(), Reaction::then)
 }
 
-/// The correct answer with 48 KB of additional records. Forwarders accept at most 4096 octets over
-/// UDP.
+/// The correct answer with 48 KB of additional records.
 fn oversized(truth: &Reply) -> Reaction {
     let mut wire = truth.wire();
     let record = [

@@ -1,5 +1,5 @@
-//! A server that passes queries on to another server, which the test selects. In the tests, the
-//! relay is an upstream that may begin to forward queries back to the pod.
+//! A server that forwards queries to another server. The test selects the other server, and can
+//! change it at any time. In this way, an upstream can begin to forward queries back to the pod.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Relay {
     /// Starts a relay to `target` on a free port of 127.0.0.1.
     pub async fn start(target: SocketAddr) -> Self {
         let bound = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await;
-        let socket = bound.expect("a free port");
+        let socket = bound.expect("a socket can be bound to a free port");
         let addr = socket.local_addr().expect("a bound socket has an address");
         let target = Arc::new(Mutex::new(target));
 

@@ -14,7 +14,7 @@ const CHOICE: &str = "<one of the names below>";
 pub enum Observed {
     /// A packet.
     Packet(Vec<u8>),
-    /// No packet arrived, for this reason.
+    /// No packet arrived, or the packet has the ID of another query. The text is the reason.
     Nothing(String),
 }
 

@@ -128,8 +128,9 @@ impl Differences {
         Self::new(all, scenarios)
     }
 
-    /// Checks that each difference refers to existing questions and tests. Checks that each listed
-    /// answer differs from the answers that are expected without the difference.
+    /// Checks that each difference has an answer, an edit or a test, and that the tests and the
+    /// questions of the answers exist. Also checks that each listed answer is the only one for its
+    /// question and condition, and is not expected without the difference.
     pub fn new(all: Vec<Difference>, scenarios: &[Scenario]) -> anyhow::Result<Self> {
         let mut answer_places = HashMap::new();
         for (at, difference) in all.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! The results as a table by category, with a diff for each wrong answer.
+//! The results as a table by category, followed by the answers that fail the test.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::verdict::{Outcome, Verdict};
 
-/// Maximum number of diffs shown. Further diffs are only counted.
+/// Maximum number of failed answers shown. Further ones are only counted.
 const SHOWN: usize = 60;
 
 /// Explains the columns of the table.

@@ -58,7 +58,8 @@ pub enum ApiServer {
 pub struct Step {
     /// The name of the step.
     pub name: String,
-    /// Watch events. The server applies each event before the next arrives.
+    /// Watch events, in order. Without `gap`, the server applies each event of a Service or of
+    /// Endpoints before the next event arrives.
     pub events: Vec<Value>,
     /// Whether the events happen while no watch is open, so that the server has to list again.
     #[serde(default)]

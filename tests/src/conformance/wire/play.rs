@@ -18,9 +18,9 @@ use crate::conformance::memory::Memory;
 use crate::conformance::vector::{ApiServer, Scenario, Step};
 use crate::conformance::verdict::{Bench, Outcome, Verdict};
 
-/// The time after which the server has certainly read a new configuration: three periods of the
-/// scenarios' `--config-period`. The test waits for this time, because no answer shows that a
-/// server has rejected a configuration.
+/// The pause after a change without a marker ([`Markers`]): three periods of the scenarios'
+/// `--config-period`. After the pause, the server has certainly read a new configuration. If the
+/// server rejects the configuration, no answer shows this.
 const NO_EFFECT: Duration = Duration::from_millis(900);
 
 /// The time within which a changed configuration or Node must take effect. No marker ([`Markers`])
@@ -143,7 +143,8 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Applies all events of a step, and waits until the server has applied them.
+    /// Applies the events and the new configuration of a step. Waits until the server has applied
+    /// the events of Services and Endpoints, and pauses after other changes.
     async fn happen(&mut self, step: &Step) -> anyhow::Result<()> {
         let events = filled(&step.events, &self.place)?;
         if step.gap {
