@@ -162,21 +162,21 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Attempts to answer a query whose signature, if any, has been verified or needs no check. If
-    /// the query has to wait, `signer` signs its answer later. The caller signs an immediate
-    /// answer.
+    /// Attempts to answer a query whose signature, if any, has been verified or needs no check.
+    /// `signer` signs the answer, also if the query has to wait.
     fn attempt_verified(
         &self,
         query: &Query<'_>,
         client: IpAddr,
         view: B::Guard,
-        signer: Option<&ResponseSigner>,
+        signer: Option<ResponseSigner>,
         out: &mut Vec<u8>,
     ) -> AnswerAttempt<B::View> {
+        let start = out.len();
         // No work is done for a client over its limit, but its query gets an answer.
         if !self.admits_query(client) {
             let reply = engine::append_rate_refusal(view.zone(), query, out);
-            return AnswerAttempt::Answered(reply);
+            return AnswerAttempt::Answered(sign_reply(signer, start, reply, out));
         }
 
         let ask = Ask {
@@ -185,7 +185,9 @@ impl<B: Backend> Resolver<B> {
             view: &*view,
         };
         let work = match self.try_authority(&ask, out) {
-            EngineOutcome::Reply(reply) => return AnswerAttempt::Answered(reply),
+            EngineOutcome::Reply(reply) => {
+                return AnswerAttempt::Answered(sign_reply(signer, start, reply, out));
+            }
             EngineOutcome::Ignore => return AnswerAttempt::Ignored,
             EngineOutcome::Transfer => return self.attempt_transfer(&ask, out),
             EngineOutcome::Pending(pending) => WaitingWork::Name(pending),
@@ -198,7 +200,7 @@ impl<B: Backend> Resolver<B> {
             client,
             view: B::keep(view),
             work,
-            signer: signer.cloned(),
+            signer,
         }))
     }
 

@@ -312,6 +312,11 @@ impl<B: Backend> ClientConnection<B> {
             reply: stream.reply(),
             took: Took::Waited(started.elapsed()),
         });
+
+        // The end of the connection tells the client that the rest of the zone will not come.
+        if stream.has_failed() {
+            return Err(io::Error::other("a message of the zone cannot be made"));
+        }
         Ok(())
     }
 

@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::View;
@@ -113,7 +114,9 @@ impl<V: View> ZoneTransfers<V> {
     pub fn update_versions(&self, view: &Arc<V>, now: u64) -> bool {
         let zones: Vec<Name> = transferable_zones(&**view).cloned().collect();
         // The versions of zones that no longer exist would keep their views in memory.
-        self.history.lock().retain_zones(&zones);
+        for zone in self.history.lock().retain_zones(&zones) {
+            self.metrics.remove_serial(&zone);
+        }
         let (loaded, loading): (Vec<Name>, Vec<Name>) =
             zones.into_iter().partition(|zone| is_loaded(&**view, zone));
 
@@ -178,11 +181,13 @@ impl<V: View> ZoneTransfers<V> {
     {
         // A view that was published earlier is treated as a change, too.
         changes.mark_changed();
+        let mut expiry = tokio::time::interval(EXPIRY_INTERVAL);
+        expiry.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 signal = changes.changed() => if signal.is_err() { return },
-                () = tokio::time::sleep(EXPIRY_INTERVAL) => {
+                _ = expiry.tick() => {
                     self.history.lock().drop_expired(Instant::now());
                     continue;
                 }

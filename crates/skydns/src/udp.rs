@@ -194,16 +194,29 @@ impl<B: Backend> UdpWorker<B> {
         mut replies: Option<&mut ReplyReceiver>,
     ) {
         let began = Instant::now();
-        while self.resolver.waiting_count() > 0 && began.elapsed() < FORWARDED_AFTER_STOP + BUDGET {
-            self.serve_clients_and_replies(buffers, replies.as_deref_mut());
-            self.ending = began.elapsed() > FORWARDED_AFTER_STOP;
-        }
+        self.serve_while_queries_wait(buffers, replies.as_deref_mut(), began);
 
         self.socket.refuse_datagrams();
         let closed = Instant::now();
         // If the queue could not be closed, it is never empty under load, so a time limit applies,
         // too.
         while self.serve_batch(buffers, ReceiveWait::None) > 0 && closed.elapsed() < LAST_QUERIES {}
+
+        // The last queries may wait for upstreams, whose replies this thread receives.
+        self.serve_while_queries_wait(buffers, replies, began);
+    }
+
+    /// Serves as long as queries wait. `began` is the time of the stop.
+    fn serve_while_queries_wait(
+        &mut self,
+        buffers: &mut BatchBuffers,
+        mut replies: Option<&mut ReplyReceiver>,
+        began: Instant,
+    ) {
+        while self.resolver.waiting_count() > 0 && began.elapsed() < FORWARDED_AFTER_STOP + BUDGET {
+            self.serve_clients_and_replies(buffers, replies.as_deref_mut());
+            self.ending = began.elapsed() > FORWARDED_AFTER_STOP;
+        }
     }
 
     /// Receives a batch of queries and answers them. Returns the number of queries, which is 0 if

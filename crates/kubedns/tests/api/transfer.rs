@@ -141,6 +141,13 @@ async fn transfer_needs_key_and_address() {
     assert!(zone(signed.dns, &["-y", wrong]).is_err(), "another key");
     let soa = dig(signed.dns, &["-k", &file, "cluster.local", "SOA"]);
     assert!(soa.is_ok_and(|lines| lines.len() == 1), "a signed SOA");
+    // dig rejects a response with two signatures.
+    let over_udp = ["-k", &file, "+notcp", "cluster.local", "IXFR=1"];
+    let soa = dig(signed.dns, &over_udp);
+    assert!(
+        soa.is_ok_and(|lines| lines.len() == 1),
+        "a signed IXFR over UDP"
+    );
     let refused = "kubedns_transfers_total{form=\"error\",result=\"refused\"}";
     assert_eq!(peers.metric(refused).await, Some(1.0));
     // Without `--transfer-to`, no metrics of transfers are exported, and AXFR is an ordinary query

@@ -93,10 +93,7 @@ impl<V> WaitingQuery<V> {
         let reply = append_servfail(&ask, self.system(), cause, out);
 
         // A secondary discards an error without a signature.
-        match self.signer.clone() {
-            Some(signer) => sign_reply(signer, start, reply, out),
-            None => reply,
-        }
+        sign_reply(self.signer.clone(), start, reply, out)
     }
 }
 

@@ -24,7 +24,8 @@ impl<B: Backend> Resolver<B> {
         self.transfers.as_ref()
     }
 
-    /// Answers a transfer query over UDP. Over TCP, the client's connection sends the zone.
+    /// Answers a transfer query over UDP, with a signature if the query has one. Over TCP, the
+    /// client's connection sends the zone.
     pub(super) fn attempt_transfer(
         &self,
         ask: &Ask<'_, B::View>,
@@ -45,8 +46,7 @@ impl<B: Backend> Resolver<B> {
         AnswerAttempt::Answered(reply)
     }
 
-    /// Verifies the signature of a query, if it has one, and attempts to answer the query. The
-    /// answer to a signed query is signed. This function handles all queries, not only those for
+    /// Verifies the signature of a query, if it has one, and attempts to answer the query. This function handles all queries, not only those for
     /// transfers: a secondary also signs its other queries, for example for the SOA.
     pub(super) fn attempt_signed(
         &self,
@@ -64,16 +64,7 @@ impl<B: Backend> Resolver<B> {
             }
         };
 
-        let start = out.len();
-        let attempt = self.attempt_verified(query, client, view, signer.as_ref(), out);
-
-        // An answer that is not finished yet is signed when it is finished.
-        match (attempt, signer) {
-            (AnswerAttempt::Answered(reply), Some(signer)) => {
-                AnswerAttempt::Answered(sign_reply(signer, start, reply, out))
-            }
-            (attempt, _) => attempt,
-        }
+        self.attempt_verified(query, client, view, signer, out)
     }
 }
 
@@ -89,14 +80,17 @@ fn authoritative_reply(query: &Query<'_>, rcode: u16) -> Reply {
     }
 }
 
-/// Signs the response that begins at `start` of `out`. If the signature has no room, the response
-/// is truncated, and the returned reply says so.
+/// Signs the response that begins at `start` of `out`, if there is a signer. If the signature has no
+/// room, the response is truncated, and the returned reply says so.
 pub(super) fn sign_reply(
-    signer: ResponseSigner,
+    signer: Option<ResponseSigner>,
     start: usize,
     reply: Reply,
     out: &mut Vec<u8>,
 ) -> Reply {
+    let Some(signer) = signer else {
+        return reply;
+    };
     if signer.sign_response(start, serial::now(), out) {
         // The signature had no room: the response is truncated, and the client retries over TCP.
         return Reply {

@@ -169,15 +169,13 @@ impl<B: Backend> Resolver<B> {
         };
 
         let mut out = Vec::new();
-        let mut reply = match work {
+        let reply = match work {
             WaitingWork::Name(pending) => self.complete_name(&admitted, pending, &mut out).await,
             WaitingWork::Search(list) => self.complete_search(&admitted, list, &mut out).await,
         };
 
         // The signature covers the whole message, so it comes last.
-        if let Some(signer) = signer {
-            reply = sign_reply(signer, 0, reply, &mut out);
-        }
+        let reply = sign_reply(signer, 0, reply, &mut out);
 
         self.record_answer(&AnsweredQuery {
             client,

@@ -148,9 +148,10 @@ impl<V> TransferHistory<V> {
         }
     }
 
-    /// Drops the zones that are not in `zones`.
-    pub(super) fn retain_zones(&mut self, zones: &[Name]) {
-        self.zones.retain(|zone, _| zones.contains(zone));
+    /// Drops the zones that are not in `zones`, and returns their names.
+    pub(super) fn retain_zones(&mut self, zones: &[Name]) -> Vec<Name> {
+        let removed = self.zones.extract_if(|zone, _| !zones.contains(zone));
+        removed.map(|(zone, _)| zone).collect()
     }
 
     /// Drops expired steps.

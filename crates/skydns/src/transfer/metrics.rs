@@ -155,6 +155,14 @@ impl TransferMetrics {
         self.notifies.with_label_values(&[result.label()])
     }
 
+    /// Removes the serial of a zone that is no longer transferred.
+    pub(super) fn remove_serial(&self, zone: &Name) {
+        // This call fails if the zone has no serial.
+        let _ = self
+            .serials
+            .remove_label_values(&[zone.to_string().as_str()]);
+    }
+
     pub(super) fn set_serial(&self, zone: &Name, serial: u32) {
         self.serials
             .with_label_values(&[zone.to_string().as_str()])

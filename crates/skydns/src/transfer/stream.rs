@@ -34,6 +34,8 @@ pub struct TransferStream<V: View + 'static> {
     rcode: u16,
     /// Whether the transfer is still to be counted in the metrics.
     open: bool,
+    /// Whether a message could not be made.
+    failed: bool,
     /// Place among the concurrent transfers; `None` for a rejected query.
     place: Option<ClientShare>,
 }
@@ -110,6 +112,7 @@ impl<V: View + 'static> ZoneTransfers<V> {
             qtype,
             rcode: rejection.rcode,
             open: true,
+            failed: false,
             place: None,
         }
     }
@@ -144,6 +147,7 @@ impl<V: View + 'static> ZoneTransfers<V> {
             qtype,
             rcode: rcode::NOERROR,
             open: true,
+            failed: false,
             place: Some(place),
         }
     }
@@ -174,18 +178,30 @@ impl<V: View + 'static> TransferStream<V> {
             }
         };
         let Some((work, message)) = self.make_message(work).await else {
-            self.count_result(TransferResult::Failed);
-            return None;
+            return self.fail();
         };
 
         self.form = work.form;
         if message.is_none() {
-            // The failure is counted now, so that the transfer is not counted as completed later.
-            self.count_result(TransferResult::Failed);
-        } else if !work.is_done() {
+            return self.fail();
+        }
+        if !work.is_done() {
             self.state = StreamState::Work(work);
         }
         message
+    }
+
+    /// Ends the stream without the rest of the response. The failure is counted now, so that the
+    /// transfer is not counted as completed later.
+    fn fail(&mut self) -> Option<Vec<u8>> {
+        self.failed = true;
+        self.count_result(TransferResult::Failed);
+        None
+    }
+
+    /// Whether the client lacks the rest of the response, because a message could not be made.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed
     }
 
     /// Waits for the turn of this transfer, and makes the next message on a blocking thread.

@@ -100,7 +100,7 @@ pub(crate) struct ResponseSigner {
     limit: usize,
 }
 
-/// Whether the last record of a message is a TSIG record. The record may be malformed.
+/// Whether a message has a TSIG record. The record may be malformed, or not the last record.
 fn is_signed(message: &[u8], question_end: usize) -> bool {
     let Ok(header) = Header::parse(message) else {
         return false;
@@ -110,8 +110,7 @@ fn is_signed(message: &[u8], question_end: usize) -> bool {
         return false;
     }
 
-    let last = RecordIter::new(message, question_end, counts).last();
-    last.is_some_and(|last| last.rtype == rtype::TSIG)
+    RecordIter::new(message, question_end, counts).any(|record| record.rtype == rtype::TSIG)
 }
 
 /// Checks the signature of a query. `now` is the time in seconds since 1970. The result is `None`

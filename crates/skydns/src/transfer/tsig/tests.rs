@@ -93,6 +93,9 @@ fn query_signed_otherwise_is_refused() {
     let ours_by_another = parse_key("other", OUR_SECRET);
     let header_field = changed(QUESTION_END + 6 + 3);
     let longer = [&good[..], &[0]].concat();
+    // An OPT record follows the signature.
+    let mut not_last = [&good[..], &[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0]].concat();
+    not_last[11] += 1;
     let by_another = signed_query(&another, NOW);
     let ours_by_another = signed_query(&ours_by_another, NOW);
     let old = signed_query(&our_key(), NOW - 301);
@@ -102,6 +105,7 @@ fn query_signed_otherwise_is_refused() {
         ("another question", changed(14), 9, Some(BADSIG), false),
         ("an old request", old, 9, Some(BADTIME), true),
         ("octets after the signature", longer, 1, None, false),
+        ("a record after the signature", not_last, 1, None, false),
         ("a wrong class", header_field, 1, None, false),
     ] {
         let expected = RefusalResponse {
