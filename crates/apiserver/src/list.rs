@@ -36,12 +36,15 @@ impl ListQuery {
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        // A limit with a version requests the state at exactly that version. This server supports
-        // neither such requests nor `resourceVersionMatch`.
-        let exact = limit > 0 && version.is_some_and(|version| version > 0);
-        if exact || !query.text("resourceVersionMatch").is_empty() {
+        if !query.text("resourceVersionMatch").is_empty() {
             return Err(invalid_options(
                 "resourceVersionMatch: Forbidden: not supported by this server",
+            ));
+        }
+        // A limit with a version requests the state at exactly that version.
+        if limit > 0 && version.is_some_and(|version| version > 0) {
+            return Err(invalid_options(
+                "limit: Forbidden: not supported by this server with a resourceVersion above 0",
             ));
         }
         // A client that requests version 0 accepts the objects of any version. The limit of such a

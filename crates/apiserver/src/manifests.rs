@@ -1,8 +1,8 @@
 //! Objects from YAML and JSON files in a directory, which is read periodically.
 //!
 //! An object is written when its manifest changes, so that edits through `kubectl` stay until the
-//! file is edited. An object is deleted when its manifest is removed. If a file cannot be read, the
-//! objects of the file stay.
+//! file is edited. A rejected object is tried again at each read. An object is deleted when its
+//! manifest is removed. If a file is unreadable or invalid, the objects of the file stay.
 
 mod documents;
 
@@ -64,8 +64,9 @@ impl Manifests {
         }
     }
 
-    /// Reads the directory and applies its manifests. Returns the number of accepted objects. Each
-    /// error is logged in one line that names the file and, if known, the object.
+    /// Reads the directory and applies its manifests. Returns the number of accepted objects, or an
+    /// error if the directory cannot be read. A problem of a file is logged once, in a line that
+    /// names the file and, if known, the object.
     pub fn load(&mut self) -> Result<usize, ManifestError> {
         let found = list_manifests(&self.directory).map_err(|source| ManifestError {
             directory: self.directory.clone(),
@@ -99,7 +100,7 @@ impl Manifests {
     /// Deletes the objects whose manifests are gone, and writes those whose manifests are new, have
     /// changed or were rejected before.
     fn apply(&mut self) {
-        // If an object has several manifests, the last wins.
+        // If an object has several manifests, the last manifest in the order of the paths wins.
         let mut wanted: BTreeMap<String, FileDocument<'_>> = BTreeMap::new();
         for (path, file) in &self.files {
             for document in &file.documents {
@@ -158,7 +159,8 @@ fn holds_any(at: &ObjectRef, wanted: &BTreeMap<String, FileDocument<'_>>) -> boo
 }
 
 impl File {
-    /// Reads the file again. If the file is invalid, the documents of the last valid text stay.
+    /// Reads the file again. If the file is unreadable or invalid, the documents of the last valid
+    /// text stay.
     fn read(&mut self, path: &Path) {
         let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
         let read = text.clone().unwrap_or_else(|error| error);
@@ -170,7 +172,7 @@ impl File {
         match text.and_then(|text| documents::parse(&text)) {
             Ok(documents) => self.documents = documents,
             Err(problem) => {
-                tracing::error!(file = %path.display(), error = problem, "invalid manifest, keeping its last good state");
+                tracing::error!(file = %path.display(), error = problem, "manifest file is unreadable or invalid, keeping its previous objects");
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::names;
 use crate::object::text;
 use crate::status::{self, Status};
 
-/// Completes the metadata of a new object in `namespace`.
+/// Validates and completes the metadata of a new object in `namespace`.
 pub(crate) fn prepare_create(
     resource: Resource,
     namespace: &str,
@@ -45,8 +45,8 @@ pub(crate) fn prepare_create(
     Ok(())
 }
 
-/// Completes the metadata of an object that replaces `before`. Fields that a client must not change
-/// keep the values of `before`.
+/// Validates and completes the metadata of an object that replaces `before`. Fields that a client
+/// must not change keep the values of `before`.
 pub(crate) fn prepare_update(
     kind: &Kind,
     namespace: &str,
@@ -124,15 +124,17 @@ fn check_type(kind: &Kind, value: &Value) -> Result<(), Status> {
         ));
     };
 
-    let api_version = text(map, "apiVersion");
-    let name = text(map, "kind");
     // Clients may leave out the kind, the version or both, because the URL has them.
-    let is_kind = name.is_empty() || name == kind.name;
-    let is_version = api_version.is_empty() || api_version == kind.api_version();
-    if !is_kind || !is_version {
+    let given = |field, default| match text(map, field) {
+        "" => default,
+        given => given,
+    };
+    let (expected_name, expected_version) = (kind.name, kind.api_version());
+    let name = given("kind", expected_name);
+    let version = given("apiVersion", expected_version);
+    if name != expected_name || version != expected_version {
         let message = format!(
-            "{name} in version \"{api_version}\" cannot be handled as a {}",
-            kind.name
+            "{name} in version \"{version}\" cannot be handled as a {expected_name}: expected {expected_name} in version \"{expected_version}\""
         );
         return Err(Status::bad_request(message));
     }

@@ -2,7 +2,7 @@
 //! controller does the same in a real cluster.
 //!
 //! Endpoints are not mirrored if they have the label `endpointslice.kubernetes.io/skip-mirror:
-//! "true"`, or if their Service has slices of another manager.
+//! "true"`, or if their Service has slices that are not mirrored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,7 +64,8 @@ fn reconcile(registry: &Registry) {
             slice.name(),
         )));
     }
-    // An update that changes nothing is not stored, so the writes do not cause another round.
+    // A changed slice causes another round. An unchanged slice is not stored, so a round that
+    // changes no slice is the last.
     for slice in wanted.values() {
         write(registry, slice);
     }
@@ -77,13 +78,13 @@ fn write(registry: &Registry, slice: &EndpointSlice) {
         return;
     };
     let update = registry.update(&at, Unknown::Drop, |_| Ok(value.clone()));
-    // The write fails if the namespace was deleted meanwhile.
+    // The write fails, for example, if the namespace was deleted meanwhile.
     if let Err(error) = update.or_else(|_| registry.create(&at, value, Unknown::Drop)) {
-        tracing::debug!(namespace, name, %error, "cannot mirror Endpoints");
+        tracing::debug!(namespace, name, %error, "cannot write a mirrored EndpointSlice");
     }
 }
 
-/// The slices of an Endpoints object: one for each subset and IP family.
+/// The slices of an Endpoints object: one for each subset and each IP family of its addresses.
 fn mirror(object: &Object) -> Vec<EndpointSlice> {
     let endpoints = Endpoints::deserialize(object.value()).unwrap_or_default();
     let mut slices = Vec::new();

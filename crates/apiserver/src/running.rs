@@ -72,9 +72,11 @@ impl RunningApiServer {
     ///
     /// # Panics
     ///
-    /// If the server does not store objects of this kind.
+    /// If the kind is unknown, or if the object lacks its name or namespace.
     pub fn set(&self, object: Value) {
-        self.store.set(object).expect("an object of a known kind");
+        self.store
+            .set(object)
+            .expect("an object that the server can store");
     }
 
     /// Deletes an object.

@@ -39,9 +39,15 @@ impl Selection {
         let labels = parse_terms(labels)?;
         let fields = parse_terms(fields)?;
         for term in &fields {
-            if term.value.is_none() || !FIELDS.contains(&term.key.as_str()) {
+            if !FIELDS.contains(&term.key.as_str()) {
                 return Err(Status::bad_request(format!(
                     "field label not supported: {}",
+                    term.key
+                )));
+            }
+            if term.value.is_none() {
+                return Err(Status::bad_request(format!(
+                    "invalid field selector '{}': expected KEY=VALUE or KEY!=VALUE",
                     term.key
                 )));
             }
@@ -115,7 +121,7 @@ fn parse_term(term: &str) -> Result<Term, Status> {
     let key = key.trim();
     if key.is_empty() || key.contains(' ') {
         let message = format!(
-            "unable to parse requirement: found '{term}', expected KEY=VALUE, KEY!=VALUE or KEY"
+            "unable to parse requirement: found '{term}', expected KEY=VALUE, KEY!=VALUE or, for a label, KEY"
         );
         return Err(Status::bad_request(message));
     }

@@ -27,7 +27,7 @@ pub(super) async fn read_body<B: Buf>(
             Err(Status::failure(
                 408,
                 Some("Timeout"),
-                "Timeout: the body did not arrive in time",
+                format!("Timeout: the body did not arrive within {READ_TIMEOUT:?}"),
             ))
         })
 }

@@ -51,10 +51,16 @@ fn collect(value: Value, documents: &mut Vec<Document>) -> Result<(), String> {
 fn document(map: Map<String, Value>) -> Result<Document, String> {
     let mut value = Value::Object(map);
     let resource = resource_of(&value).map_err(|error| error.to_string())?;
+    let no_name = || {
+        format!(
+            "a manifest of kind {} has no metadata.name",
+            resource.kind().name
+        )
+    };
     let meta = value
         .get_mut("metadata")
         .and_then(Value::as_object_mut)
-        .ok_or("metadata is missing")?;
+        .ok_or_else(no_name)?;
     for made_by_server in [
         "uid",
         "resourceVersion",
@@ -66,7 +72,7 @@ fn document(map: Map<String, Value>) -> Result<Document, String> {
     }
     let name = text(meta, "name");
     if name.is_empty() {
-        return Err(format!("a {} has no metadata.name", resource.kind().name));
+        return Err(no_name());
     }
     let namespace = match text(meta, "namespace") {
         "" => "default",
@@ -116,10 +122,13 @@ mod tests {
                 "apiVersion: apps/v1\nkind: Deployment",
                 "no resource for kind \"Deployment\" in version \"apps/v1\"",
             ),
-            ("apiVersion: v1\nkind: Service", "metadata is missing"),
+            (
+                "apiVersion: v1\nkind: Service",
+                "a manifest of kind Service has no metadata.name",
+            ),
             (
                 "apiVersion: v1\nkind: Service\nmetadata: {}",
-                "a Service has no metadata.name",
+                "a manifest of kind Service has no metadata.name",
             ),
         ];
         for (text, expected) in cases {
