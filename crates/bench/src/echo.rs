@@ -1,5 +1,5 @@
-//! A UDP server that echoes every datagram. The results of the echo server show what the operating
-//! system alone costs.
+//! A UDP server that echoes every datagram with the bit QR set. The results of the echo server show
+//! what the operating system alone costs.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
@@ -21,7 +21,7 @@ pub fn serve(address: SocketAddr, sockets: u32, batched: bool) -> anyhow::Result
     let sockets: Vec<UdpSocket> = (0..sockets)
         .map(|_| bind(address))
         .collect::<Result<_, _>>()
-        .context("cannot bind")?;
+        .with_context(|| format!("cannot listen on {address}"))?;
     std::thread::scope(|scope| {
         let threads: Vec<_> = sockets
             .iter()
@@ -38,7 +38,7 @@ pub fn serve(address: SocketAddr, sockets: u32, batched: bool) -> anyhow::Result
         threads
             .into_iter()
             .try_for_each(|thread| match thread.join() {
-                Ok(ended) => ended.context("cannot echo"),
+                Ok(ended) => ended.context("cannot receive datagrams"),
                 Err(_) => anyhow::bail!("a thread panicked"),
             })
     })

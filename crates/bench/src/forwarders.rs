@@ -34,8 +34,8 @@ pub(crate) const WITHOUT_CACHE: &str = " without a cache";
 /// larger than in the stock manifest.
 pub(crate) const LARGE_CACHE: &str = " with 10,000 names";
 
-/// Starts kubedns and dnsmasq with and without a cache, and the other forwarders that are
-/// installed. All have the upstream `upstream`.
+/// Starts kubedns with and without a cache, and the other forwarders that are installed. All have
+/// the upstream `upstream`.
 pub(crate) async fn start_forwarders(
     bench: &Bench,
     upstream: SocketAddr,
@@ -103,7 +103,7 @@ fn free_address() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, free_port()).into()
 }
 
-/// dnsmasq as in the stock manifest, with a cache of `cache` names.
+/// The arguments of a dnsmasq that caches up to `cache` names.
 fn dnsmasq_arguments(address: SocketAddr, upstream: SocketAddr, cache: usize) -> Vec<String> {
     let mut args: Vec<String> = [
         "--keep-in-foreground",

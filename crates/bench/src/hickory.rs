@@ -33,7 +33,10 @@ pub async fn serve(address: SocketAddr, cluster: &Cluster) -> anyhow::Result<()>
         addresses.insert(LowerName::new(&name), records);
     }
     let mut server = Server::new(Addresses(addresses));
-    server.register_socket(UdpSocket::bind(address).await.context("cannot bind")?);
+    let socket = UdpSocket::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}"))?;
+    server.register_socket(socket);
     server
         .block_until_done()
         .await

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 const ANSWER: Duration = Duration::from_millis(20);
 /// The pause between two queries during the start.
 const PAUSE: Duration = Duration::from_millis(1);
-/// The number of equal memory readings in a row that show that memory has settled.
+/// Memory has settled when this number of readings in a row show no change.
 const EQUAL_READINGS: usize = 5;
 /// The pause between two memory readings.
 const READING_PAUSE: Duration = Duration::from_millis(300);
