@@ -15,7 +15,7 @@ use crate::table;
 /// The format of a response that a client requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// The object as JSON.
+    /// JSON.
     Json,
     /// Protobuf, which clients in the cluster request for lists and watches.
     Protobuf,

@@ -67,7 +67,7 @@ pub(crate) enum Presence {
     Up,
     /// Requests get no response, and watches send nothing.
     Frozen,
-    /// Connections are closed as soon as they are accepted.
+    /// Open connections are closed. New connections are closed as soon as they are accepted.
     Down,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct RequestFaults {
     pub(crate) corruption: Option<corruption::Corruption>,
 }
 
-/// A request for objects, with the properties that decide its faults.
+/// The properties of a request for objects that decide its faults or appear in a refusal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) verb: Verb,
@@ -192,8 +192,8 @@ impl Faults {
         self.signal(|signals| signals.presence = Presence::Up);
     }
 
-    /// Adds a rule. If several rules apply to a request, the first refusal is used, and delays add
-    /// up.
+    /// Adds a rule. If several rules apply to a request, the first refusal and the last change of
+    /// the body take effect, and delays add up.
     pub fn add(&self, rule: Rule) -> RuleId {
         self.shared.state.lock().rules.add(rule)
     }

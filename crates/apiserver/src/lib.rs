@@ -2,13 +2,14 @@
 //!
 //! The server stores objects of a few kinds ([`Resource`]) as JSON. It serves the part of the API
 //! of kube-apiserver that a DNS server and `kubectl create, apply, get, edit, patch, delete` use.
-//! The types of k8s-openapi are the schema. There is no authentication, admission, subresource, dry
-//! run, set-based selector or allocation of node ports, and nothing is kept on disk.
+//! The types of k8s-openapi are the schema, except for pods and custom resources. There is no
+//! authentication, admission, subresource, dry run, set-based selector or allocation of node ports,
+//! and nothing is kept on disk.
 //!
 //! `http` passes lists to `list`, watches to `watch`, and all other requests for objects to
 //! `registry`. For a write, `registry` completes and validates the object with `meta`, `schema` and
 //! `service`, and then stores the object in `store`. `encode` encodes objects in responses.
-//! [`Faults`] may delay, refuse or corrupt any response.
+//! [`Faults`] can delay, refuse or corrupt the response to a request for objects.
 
 mod encode;
 mod faults;

@@ -21,7 +21,7 @@ pub(crate) fn check(resource: Resource, name: &str) -> Result<(), &'static str> 
     }
 }
 
-/// Validates an RFC 1123 label, such as the name of a Namespace or of a port.
+/// Validates an RFC 1123 label, the form of Namespace names.
 pub(crate) fn label_1123(name: &str) -> Result<(), &'static str> {
     at_most_63(name)?;
     if is_label(name) {

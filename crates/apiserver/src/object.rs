@@ -1,6 +1,6 @@
 //! Stored objects. An object keeps its JSON text, so that lists and watches need not serialize the
-//! object again. An object also keeps the fields that selectors and the allocation of cluster IPs
-//! read.
+//! object again. An object also keeps its labels and cluster IPs, so that label selectors and the
+//! allocation of cluster IPs need not parse the text.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};

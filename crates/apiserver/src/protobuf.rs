@@ -1,5 +1,6 @@
-//! The protobuf encoding of the API, for the fields in [`fields`]. `kubectl create` sends generated
-//! objects in protobuf, and clients in clusters request lists and watches in protobuf.
+//! The protobuf encoding of the API, for the fields in [`fields`]. `kubectl create` sends an object
+//! that it makes from its arguments in protobuf. Clients in a cluster request lists and watches in
+//! protobuf.
 
 mod fields;
 mod wire;
@@ -20,7 +21,7 @@ pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 /// The first octets of every envelope.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Reads an object; `None` if the body is malformed or the kind is unknown.
+/// Reads an object; `None` if the body is malformed or [`fields`] lacks the kind.
 pub(crate) fn read_object(body: &[u8]) -> Option<Value> {
     let envelope = read(body.strip_prefix(MAGIC)?, &fields::ENVELOPE)?;
     let type_meta = envelope.get("typeMeta")?;

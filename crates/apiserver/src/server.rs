@@ -42,8 +42,8 @@ pub struct ApiServer {
 /// Options of [`ApiServer::bind`]. By default, only the initial objects of every cluster exist.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whether to create the initial objects of every cluster: namespaces, the `kubernetes` Service
-    /// and its Endpoints.
+    /// Whether to create the initial objects of every cluster: namespaces, and the `kubernetes`
+    /// Service with its Endpoints and `EndpointSlice`.
     pub bootstrap: bool,
     /// Whether to mirror Endpoints to `EndpointSlices`, as the controllers of a real cluster do.
     pub mirror_endpoints: bool,

@@ -1,8 +1,9 @@
 //! Completion of Services as in kube-apiserver: defaults, IP families, cluster IPs. Node ports are
 //! stored, not allocated.
 //!
-//! [`complete`] sets the defaults, keeps fields that an update omits, validates the spec, and
-//! assigns IP families and cluster IPs. Errors name fields as in kube-apiserver.
+//! [`complete`] sets the defaults, keeps the cluster IPs and the IP family policy if an update
+//! omits them, validates the spec, and assigns IP families and cluster IPs. Errors name fields as
+//! in kube-apiserver.
 
 mod addresses;
 mod check;

@@ -53,7 +53,7 @@ impl Status {
         Self::failure(409, Some("AlreadyExists"), message).with_details(details(kind, name))
     }
 
-    /// 409: the object changed since the writer read it.
+    /// 409: the object has changed since the writer read it.
     pub(crate) fn conflict(kind: &Kind, name: &str, why: &str) -> Self {
         let message = format!(
             "Operation cannot be fulfilled on {} \"{name}\": {why}",

@@ -24,7 +24,7 @@ pub(crate) enum Corruption {
     Garbage,
     /// One field of the first object of a list has the wrong type. Other bodies are not changed.
     Malformed,
-    /// The connection closes after this number of octets.
+    /// The connection closes after this number of octets of the body, or after a shorter body.
     Cut(usize),
 }
 

@@ -63,9 +63,9 @@ pub enum Action {
     /// Replaces one field of the first object of a list with a value of a wrong type. Other
     /// requests succeed.
     Malformed,
-    /// Closes the connection in the middle of the body.
+    /// Closes the connection before the end of the response.
     Cut {
-        /// The number of octets sent before the connection closes.
+        /// The maximum number of octets of the body that are sent.
         after: usize,
     },
 }
@@ -131,7 +131,7 @@ impl Rule {
         self
     }
 
-    /// Limits the fault to `times` requests.
+    /// Limits the fault to `times` requests. A request that the fault does not change counts, too.
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
         self.times = Some(times);

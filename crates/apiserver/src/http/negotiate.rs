@@ -6,7 +6,8 @@ use crate::encode::Format;
 use crate::protobuf;
 use crate::status::Status;
 
-/// The first supported format in the `Accept` header, or 406.
+/// The first supported format in the `Accept` header, or 406. Without the header, the format is
+/// JSON.
 pub(super) fn format(headers: &HeaderMap) -> Result<Format, Status> {
     let accept = headers
         .get("accept")

@@ -14,7 +14,7 @@ use crate::faults::corruption::{self, Corruption};
 use crate::protobuf;
 use crate::status::Status;
 
-/// The deprecation warning that a real server sends for Endpoints since version 1.33.
+/// The deprecation warning that a real server of version 1.33 or later sends for Endpoints.
 const ENDPOINTS_WARNING: HeaderValue = HeaderValue::from_static(
     "299 - \"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice\"",
 );

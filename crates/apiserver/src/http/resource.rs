@@ -25,8 +25,8 @@ pub(super) struct ObjectRequest<'a> {
     pub(super) api: &'a Api,
     pub(super) request: &'a Request,
     pub(super) at: ObjectRef,
-    /// Whether a fault corrupts the response. Such a response is never protobuf, because the
-    /// corruption edits JSON.
+    /// Whether a fault corrupts the response. Such a response is never protobuf, because one of the
+    /// corruptions edits JSON.
     pub(super) corrupted: bool,
 }
 
@@ -176,7 +176,7 @@ impl ObjectRequest<'_> {
         })
     }
 
-    /// The treatment of unknown fields in a write.
+    /// The treatment of unknown fields in a write. Returns an error for a dry run.
     fn unknown_fields(&self) -> Result<Unknown, Status> {
         self.reject_dry_run()?;
         let strict = self.request.query.text("fieldValidation") == "Strict";

@@ -173,7 +173,7 @@ static STATUS: [Field; 4] = [
     field(6, "code", Number),
 ];
 
-/// The fields of a kind; `None` for an unknown kind.
+/// The fields of a kind; `None` if the kind has no table.
 pub(super) fn of(kind: &str) -> Option<&'static Message> {
     match kind {
         "ConfigMap" => Some(&CONFIG_MAP),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::MAGIC;
 use super::fields::{self, Field, Message, Type};
 
-/// An object without an envelope; empty if the kind is unknown.
+/// An object without an envelope; empty if [`fields`] lacks the kind.
 pub(crate) fn message(kind: &str, object: &Value) -> Vec<u8> {
     fields::of(kind).map_or_else(Vec::new, |schema| of_fields(schema, object))
 }
@@ -66,7 +66,8 @@ fn of_fields(schema: &Message, object: &Value) -> Vec<u8> {
     text
 }
 
-/// Writes the value of a field. A value that does not fit the type of the field is omitted.
+/// Writes the value of a field. Omits a value of the wrong JSON type. For another invalid value,
+/// writes 0 or no octets.
 fn write(text: &mut Vec<u8>, field: &Field, value: &Value) {
     let number = field.number;
     match (field.kind, value) {

@@ -1,4 +1,5 @@
-//! The initial objects of every cluster: namespaces, and the Service of the API server itself.
+//! The initial objects of every cluster: namespaces, and the `kubernetes` Service with its
+//! Endpoints and `EndpointSlice`.
 
 use serde_json::{Value, json};
 

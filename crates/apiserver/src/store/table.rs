@@ -1,4 +1,5 @@
-//! The current objects of one resource, and earlier states for clients that page through them.
+//! The current objects of one resource, the history of their changes, and earlier states for
+//! clients that page through a list.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -61,7 +62,7 @@ impl Table {
         }
     }
 
-    /// Replaces all objects without events, and drops the history.
+    /// Replaces all objects without events, and drops the history and the states for paging.
     pub(crate) fn restart(&mut self, objects: Vec<Object>, version: u64) {
         self.objects = objects
             .into_iter()

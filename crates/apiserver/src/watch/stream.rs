@@ -109,7 +109,8 @@ impl Session {
         }
     }
 
-    /// Waits for a change or a timer; `None` when the server stops.
+    /// Waits for a signal and, unless `paused`, for a change or a timer. Returns `None` when the
+    /// server stops.
     async fn wait(&mut self, paused: bool) -> Option<()> {
         let wake = self
             .next_bookmark
@@ -186,7 +187,7 @@ impl Session {
         chunk.freeze()
     }
 
-    /// The next events, or a due bookmark.
+    /// The next events, a due bookmark, or the error event if the next events were evicted.
     fn live(&mut self) -> Option<Bytes> {
         loop {
             match self

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Timeout of every wait in the tests.
+/// Timeout of each wait that has to succeed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running server with the initial objects of every cluster.

@@ -34,7 +34,7 @@ async fn with_kubectl(test: impl AsyncFnOnce(&Kubectl)) {
     test(&Kubectl::on(server.address, home.path())).await;
 }
 
-/// The columns of a table without their padding.
+/// The lines of a table, without the padding of the columns.
 fn rows(table: &str) -> Vec<String> {
     table
         .lines()

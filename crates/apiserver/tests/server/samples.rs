@@ -96,7 +96,8 @@ async fn cluster() -> Server {
 }
 
 /// Writes `<blank>` for the values that are different in every run: versions, uids, times and
-/// tokens. Removes `managedFields`, which this server does not write.
+/// tokens. Removes `managedFields`, which this server does not write. In messages, replaces the
+/// user kube-dns and removes the current version.
 fn blank(value: &mut Value) {
     match value {
         Value::Object(map) => {
