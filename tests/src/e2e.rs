@@ -39,7 +39,8 @@ pub const PATIENCE: Duration = Duration::from_secs(90);
 /// Timeout of an HTTP response. A frozen process causes an error, not an endless wait.
 const RESPONSE: Duration = Duration::from_secs(5);
 
-/// Timeout of the pod's shutdown at the end of a test. After this time the pod is killed.
+/// Timeout of the pod's shutdown at the end of a test. After this time localpod is killed, and the
+/// kernel ends the containers.
 const STOPPING: Duration = Duration::from_secs(15);
 
 /// The directory with the objects of the example cluster.

@@ -1,6 +1,7 @@
 //! A `kubedns` process with an API server and an upstream, for tests of answers.
 //!
-//! Tests add and remove objects. Each call returns after kubedns has applied the change.
+//! Tests add and remove Services and Endpoints. Each call returns after kubedns has applied the
+//! change.
 
 #![allow(
     clippy::panic,
@@ -51,9 +52,8 @@ impl Lab {
     }
 
     /// Starts a server with these flags and an upstream with this handler. The address of the
-    /// upstream replaces `$UPSTREAM` in the flags.
-    ///
-    /// Metrics are served on [`Lab::metrics`].
+    /// upstream replaces `$UPSTREAM` in the flags. Without the flag `--nameservers`, the server
+    /// forwards to the upstream.
     pub async fn with_upstream(flags: &[&str], handler: impl Handler) -> Self {
         let cluster = Cluster::start();
         let upstream = Upstream::start(handler).await;
@@ -85,12 +85,14 @@ impl Lab {
         }
     }
 
-    /// Adds or changes an object, and waits until kubedns has applied the change.
+    /// Adds or changes a Service or Endpoints, and waits until kubedns has applied the change. Does
+    /// not wait for objects of other kinds.
     pub async fn set(&mut self, object: Value) {
         self.apply("MODIFIED", object).await;
     }
 
-    /// Deletes an object, and waits until kubedns has applied the deletion.
+    /// Deletes a Service or Endpoints, and waits until kubedns has applied the deletion. Does not
+    /// wait for objects of other kinds.
     pub async fn delete(&mut self, object: Value) {
         self.apply("DELETED", object).await;
     }
@@ -109,7 +111,7 @@ impl Lab {
             .expect("the markers are removed");
     }
 
-    /// Adds or changes many objects, and waits until kubedns has applied all of them.
+    /// Adds or changes many Services and Endpoints, and waits until kubedns has applied them all.
     pub async fn set_all(&mut self, objects: impl IntoIterator<Item = Value>) {
         for object in objects {
             self.cluster.set(object).expect("an object");
@@ -148,7 +150,7 @@ impl Lab {
         self.server.dns
     }
 
-    /// The address of `/readiness` and `/cache`.
+    /// The address of the status pages, such as `/readiness` and `/cache`.
     pub fn http(&self) -> SocketAddr {
         self.server.http
     }

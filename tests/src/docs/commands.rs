@@ -33,7 +33,7 @@ impl Command {
     }
 
     /// Returns whether the command continues in the next line: it ends with a backslash or a pipe,
-    /// or it has an open quote or loop.
+    /// or it has an open single quote or an open `for` loop.
     fn is_open(&self) -> bool {
         let goes_on = self.text.ends_with(['\\', '|']) || self.text.matches('\'').count() % 2 == 1;
         goes_on || self.text.starts_with("for ") && !self.text.ends_with("done")

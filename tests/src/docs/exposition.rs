@@ -1,4 +1,5 @@
-//! A strict parser of Prometheus' text format: an unexpected line fails the test.
+//! A strict parser of Prometheus' text format: an unexpected line fails the test. Lines that begin
+//! with `# --` are skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -98,7 +99,7 @@ pub fn parse(text: &str) -> Exposition {
                 .unwrap_or_else(|| panic!("the sample belongs to no metric: {line}"));
             assert!(
                 belongs(&series.name, &current, &family.kind),
-                "{line} is no sample of the metric {current} of the type {}",
+                "{line} is no sample of the metric {current}, whose type is {:?}",
                 family.kind
             );
             family.series.push(series);

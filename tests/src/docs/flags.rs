@@ -11,8 +11,8 @@ const BINARIES: [(&str, &str); 3] = [("kubedns", "--"), ("nanny", "-"), ("sideca
 /// The flags that `--help` of a binary lists: the name with its dashes, and the default.
 pub fn listed(binary: &str) -> BTreeMap<String, String> {
     let (dashes, command) = command_of(binary);
-    // If the flags of a binary have two dashes, `--help` leaves out the flags that have a heading.
-    // These are the old logging flags.
+    // For a binary whose flags have two dashes, `--help` leaves out the old logging flags. Only the
+    // old logging flags have a heading.
     let is_listed =
         |arg: &&Arg| !arg.is_hide_set() && (dashes == "-" || arg.get_help_heading().is_none());
     let arguments = command.get_arguments().filter(is_listed);
@@ -24,7 +24,8 @@ pub fn listed(binary: &str) -> BTreeMap<String, String> {
     flags
 }
 
-/// The names of all flags that a binary accepts, without dashes.
+/// The names of the flags that clap declares for a binary, without dashes. The binary also accepts
+/// `--version` and `--help`.
 pub fn accepted(binary: &str) -> BTreeSet<String> {
     let (_, command) = command_of(binary);
     let names = command.get_arguments().filter_map(Arg::get_long);

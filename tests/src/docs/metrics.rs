@@ -27,7 +27,7 @@ pub struct Documented {
 }
 
 impl Documented {
-    /// Returns whether the binary exports the metric from its start.
+    /// Returns whether the binary, on Linux, exports the metric from its start.
     pub fn is_always_there(&self) -> bool {
         ["always", "on Linux"].contains(&self.exported.as_str())
     }
@@ -86,7 +86,7 @@ fn read(entry: &str) -> Result<(&str, Documented), &'static str> {
         );
     };
     let [name] = codes(heading)[..] else {
-        return Err("the heading is not one name");
+        return Err("the heading does not have exactly one name in backquotes");
     };
     let properties: Vec<&str> = line.split(" · ").collect();
     let [kind, labels, since, exported] = properties[..] else {
@@ -141,7 +141,7 @@ mod tests {
             ),
             (
                 format!("x\n\n{LINE}\n\nCounts."),
-                "the heading is not one name",
+                "the heading does not have exactly one name in backquotes",
             ),
             (
                 "`x`\n\nType **counter** · labels none\n\nCounts.".to_owned(),
