@@ -1,8 +1,9 @@
 //! Checks of the manifests under `manifests/`: `kubectl kustomize` renders them, and the checks
-//! compare them with the API's types and with our own rules.
+//! compare them with the API's types, with the addon of Kubernetes and with our own rules.
 //!
-//! These checks need no cluster, and do not show whether a pod starts. docs/resilience.md describes
-//! the tests that were run by hand on a real kubelet.
+//! These checks need no cluster, and do not show whether a pod starts. The module [`crate::pod`]
+//! starts pods with podman. docs/resilience.md describes the tests that were run by hand on a real
+//! kubelet.
 
 pub mod command_lines;
 pub mod confinement;

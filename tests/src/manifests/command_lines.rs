@@ -1,4 +1,4 @@
-//! Checks of the containers' flags, and of the ports that the flags set.
+//! The flags in a command line, and checks of the ports of probes and Services.
 
 use std::collections::BTreeSet;
 
@@ -18,9 +18,9 @@ pub fn used(args: &[String]) -> BTreeSet<String> {
     args.iter().map(name).collect()
 }
 
-/// Faults of the probes of the kubelet and of the sidecar. A container must listen on each port
-/// that the kubelet probes. If the kubelet probes `/healthcheck/LABEL`, the sidecar must have a
-/// `--probe` with this label.
+/// Faults of the probes of the kubelet and of the sidecar. The kubelet must probe a `containerPort`
+/// or the port of `/readiness`. If the kubelet probes `/healthcheck/LABEL`, the sidecar must have a
+/// `--probe` with this label. The sidecar must probe the DNS port of kubedns or dnsmasq.
 pub fn port_faults(pod: &Pod) -> Vec<String> {
     let mut faults = Vec::new();
     let ports = pod.ports();
@@ -34,7 +34,7 @@ pub fn port_faults(pod: &Pod) -> Vec<String> {
             let path = get.get("path").and_then(Value::as_str).unwrap_or_default();
             let at = format!("{kind} of {}", container.name);
             if !ports.contains(&port) && port != pod.readiness_port() {
-                faults.push(format!("{at}: nothing listens on port {port}"));
+                faults.push(format!("{at}: no container has port {port}"));
             }
             if let Some(label) = path.strip_prefix("/healthcheck/")
                 && !labels.contains(label)
@@ -79,7 +79,8 @@ fn labels(pod: &Pod) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Returns a fault for each target port of a Service that no container of the pod has.
+/// Returns a fault for each target port of a Service, unless the port is the `containerPort` of a
+/// container. A port that is given by name is a fault, too.
 pub fn service_faults(service: &Value, pod: &Pod) -> Vec<String> {
     let ports = service
         .pointer("/spec/ports")

@@ -1,7 +1,7 @@
 //! Checks the restrictions of a hardened pod.
 //!
-//! The checks read only the manifest. A test pod would not help: podman ignores most of the checked
-//! fields.
+//! The checks read only the manifest. The tests in `tests/tests/pod.rs` check the privileges of
+//! running processes.
 
 use serde_json::{Value, json};
 

@@ -9,12 +9,13 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("sidecar", "sidecar"),
 ];
 
-/// The pod template of a workload whose label `k8s-app` is `kube-dns` or `kube-dns-trial`.
+/// The pod template of a workload. The label `k8s-app` of the template is `kube-dns` or
+/// `kube-dns-trial`.
 #[derive(Debug, Clone)]
 pub struct Pod {
     /// The `spec` of the template.
     pub spec: Value,
-    /// The containers.
+    /// The containers `kubedns`, `dnsmasq` and `sidecar`. Other containers are left out.
     pub containers: Vec<Container>,
 }
 

@@ -15,7 +15,8 @@ pub fn manifests_root() -> PathBuf {
     crate::repository().join("manifests")
 }
 
-/// The names of the directories that a user may apply with `kubectl apply -k`, sorted.
+/// The sorted names of the directories with a kustomization, except `monitoring`. A user may apply
+/// these directories with `kubectl apply -k`.
 pub fn names() -> Vec<String> {
     let entries = fs::read_dir(manifests_root())
         .into_iter()
@@ -71,8 +72,8 @@ pub fn documents(text: &str) -> Result<Vec<Value>, String> {
     Ok(all)
 }
 
-/// Writes a kustomization of these parts of `manifests/` into `directory`, as a user does, and
-/// renders it. `resources` may also name files in `directory`.
+/// Writes a kustomization of these parts of `manifests/` and `manifests/components/` into
+/// `directory`, as a user does, and renders it. `resources` may also name files in `directory`.
 pub fn combine(
     directory: &Path,
     resources: &[&str],

@@ -24,7 +24,8 @@ const READY_WHILE_DRAINING: u64 = 4;
 const OUTLIVES: u64 = 3;
 
 /// Containers whose `--lameduck` is too long for the grace period of the pod: the kubelet would
-/// kill them while they still answer.
+/// kill the containers during their shutdown. A `--lameduck` that is not a whole number with the
+/// unit `s` is a fault, too.
 pub fn grace_faults(pod: &Pod) -> Vec<String> {
     let grace = pod
         .spec
@@ -40,19 +41,21 @@ pub fn grace_faults(pod: &Pod) -> Vec<String> {
         match lameduck(container) {
             // The shutdown after the lameduck time may take five seconds.
             Some(seconds) if seconds + 5 <= grace => {}
-            _ => {
-                let given = flag(&container.args, "lameduck").unwrap_or(LAMEDUCK);
-                faults.push(format!(
-                    "{}: the grace period of {grace}s is too short for a lameduck time of {given}",
-                    container.name
-                ));
-            }
+            Some(seconds) => faults.push(format!(
+                "{}: the grace period of {grace}s is too short for a lameduck time of {seconds}s",
+                container.name
+            )),
+            None => faults.push(format!(
+                "{}: --lameduck={} is not a whole number of seconds, such as {LAMEDUCK}",
+                container.name,
+                flag(&container.args, "lameduck").unwrap_or_default()
+            )),
         }
     }
     faults
 }
 
-/// Settings that make a rollout of the pod lose queries.
+/// Settings that slow down a rollout of the pod, or that make the rollout lose queries.
 pub fn rollout_faults(pod: &Pod) -> Vec<String> {
     let Some(kubedns) = pod.container("kubedns") else {
         return vec!["no container of the pod runs kubedns".to_owned()];
@@ -123,12 +126,12 @@ pub fn snapshot_faults(pod: &Pod) -> Vec<String> {
         return Vec::new();
     }
     vec![format!(
-        "kubedns: {directory} is not an emptyDir of the node's disk: {volume}"
+        "kubedns: the volume of {directory} must have `emptyDir: {{}}`, but is {volume}"
     )]
 }
 
-/// The time for which a container still answers after SIGTERM, in seconds; `None` if the flag is
-/// not in whole seconds.
+/// The time for which a container still answers after SIGTERM, in seconds; `None` if the value of
+/// the flag is not a whole number with the unit `s`.
 fn lameduck(container: &Container) -> Option<u64> {
     flag(&container.args, "lameduck")
         .unwrap_or(LAMEDUCK)
