@@ -10,7 +10,7 @@
 //! own podman storage and networks. [`cleanup`] removes everything at the end of the test, even if
 //! the test is killed.
 //!
-//! All tests share the [`images`]. The first test makes them.
+//! All tests share the [`images`]. A test makes them if they are missing or out of date.
 
 #![allow(
     clippy::panic,

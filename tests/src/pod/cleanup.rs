@@ -31,8 +31,8 @@ pub struct Cleanup {
 }
 
 impl Cleanup {
-    /// Starts the shell. Must be called before the test creates anything that the shell has to
-    /// remove.
+    /// Starts the shell. Before this call, the test must create nothing that the shell has to
+    /// remove, except the directory `work`.
     pub fn of(podman: &str, work: &Path, namespaces: &[&str]) -> Self {
         let shell = Command::new("sh")
             .args(["-c", SCRIPT])

@@ -1,9 +1,9 @@
-//! The images of the pods. They are made once for all tests, in a read-only store of podman beside
-//! the tests' executables, and made again when their inputs have changed.
+//! The images of the pods. They are made once for all tests, in a read-only store of podman in the
+//! build directory (`target/debug`), and made again when their inputs have changed.
 //!
-//! `images/build` builds the images from the project's binaries and their shared libraries. If the
-//! environment variable `KUBE_DNS_RS_IMAGES` names a directory, the image archives in that
-//! directory are used instead.
+//! `images/build` builds the images from the project's binaries and this machine's dnsmasq, with
+//! their shared libraries. If the environment variable `KUBE_DNS_RS_IMAGES` names a directory, the
+//! image archives in that directory are used instead.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ impl SharedImages {
 }
 
 fn directory() -> PathBuf {
-    beside_the_test("pod-images").expect("the directory of the tests' executables")
+    beside_the_test("pod-images").expect("the build directory of the tests")
 }
 
 /// The file in the store that lists the inputs of its images.
@@ -91,7 +91,8 @@ fn archive(directory: &Path, image: &str) -> PathBuf {
     directory.join(image).with_extension("tar")
 }
 
-/// The programs, and all other files that `images/build` reads.
+/// The programs, dnsmasq, and the files of the repository from which `images/build` builds the
+/// images. Shared libraries, CA certificates and licence texts are left out.
 fn files_of_a_build() -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = IMAGES.map(binary).into();
     let scripts = fs::read_dir(repository().join("images")).expect("the directory of the scripts");

@@ -31,8 +31,8 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Starts probing from the network namespace of the node. A container whose probe fails is
-    /// restarted.
+    /// Starts probing from the network namespace of the node. A container is restarted after
+    /// [`Probe::threshold`] failed probes in a row.
     pub fn start(node: &NetNs, pod: IpAddr, probes: Vec<Probe>, podman: &Podman) -> Self {
         let stop = CancellationToken::new();
         let (token, node, podman) = (stop.clone(), node.clone(), podman.clone());

@@ -1,8 +1,8 @@
 //! Converts a manifest for podman: adds the fields that the API server and a kubelet add, and
-//! removes the fields that podman treats differently.
+//! removes or replaces the fields that podman treats differently.
 //!
-//! The arguments, users, capabilities, limits and mounts of the containers stay as in the manifest,
-//! except that the sidecar probes more often.
+//! The containers keep their arguments, users, capabilities, limits and mounts, except that the
+//! sidecar probes more often.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -121,7 +121,7 @@ fn list<'a>(spec: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
 }
 
 /// Adds the volume with the service account's token to the pod, as the API server does when it
-/// admits a pod.
+/// admits a pod. Adds nothing if `automountServiceAccountToken` is false.
 fn mount_account(spec: &mut Value) {
     if spec.get("automountServiceAccountToken") == Some(&json!(false)) {
         return;
@@ -133,8 +133,8 @@ fn mount_account(spec: &mut Value) {
     }
 }
 
-/// Creates and fills the directory of a volume. As with a kubelet, all users can read it, and can
-/// write to an emptyDir.
+/// Creates and fills the directory of a volume. As with a kubelet, all users can read the
+/// directory, and can write to an emptyDir. The directory of a `ConfigMap` stays empty.
 fn fill(directory: &Path, volume: &Value) {
     fs::create_dir_all(directory).expect("a directory");
     if volume.get("emptyDir").is_some() {
@@ -154,8 +154,8 @@ fn fill(directory: &Path, volume: &Value) {
     }
 }
 
-/// Adds the environment variables that a kubelet sets in every container. Replaces each reference
-/// to the name of the node by that name.
+/// Adds two environment variables that a kubelet sets in every container: the address and the port
+/// of the API server. Replaces each reference to the name of the node by that name.
 fn add_environment(container: &mut Value) {
     let service = [
         ("KUBERNETES_SERVICE_HOST", API_SERVER.to_string()),

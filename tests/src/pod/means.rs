@@ -32,8 +32,9 @@ pub fn are_there() -> bool {
     false
 }
 
-/// Writes a line to standard error directly. The test runner captures only the output of macros, so
-/// the line is always visible.
+/// Writes a line to standard error directly, so that the line is visible even if the test passes.
+/// `cargo test` captures only the output of macros, and `.config/nextest.toml` makes nextest show
+/// the output.
 pub fn say(what: &str) {
     // A failure to write the line does not matter.
     let _ = writeln!(std::io::stderr(), "*** {what}");
@@ -45,8 +46,7 @@ fn missing() -> Option<String> {
         return Some("network namespaces and podman's bridge need root".to_owned());
     }
     let absent = PROGRAMS.iter().find(|command| !runs(command));
-    let absent =
-        absent.map(|command| format!("{} is not installed", command.first().unwrap_or(&"?")));
+    let absent = absent.map(|command| format!("`{}` cannot be run, or fails", command.join(" ")));
     let confined = || {
         (!runs(&["unshare", "--net", "--mount", "true"]))
             .then(|| "network and mount namespaces cannot be created".to_owned())

@@ -1,4 +1,4 @@
-//! Network namespaces, and functions that run in them.
+//! Network namespaces, and helpers that run functions in them.
 
 use std::fs::File;
 use std::future::Future;
@@ -14,7 +14,7 @@ pub struct NetNs {
 }
 
 impl NetNs {
-    /// The namespace with this name in `/run/netns`. The namespace may not exist yet.
+    /// The namespace with this name in `/run/netns`. The namespace need not exist yet.
     pub fn named(name: &str) -> Self {
         Self {
             path: PathBuf::from("/run/netns").join(name),

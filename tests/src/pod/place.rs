@@ -26,7 +26,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Makes the images unless they exist, then starts the node and prepares podman.
+    /// Makes the images if they are missing or out of date, starts the node, and prepares podman.
     pub fn make() -> Self {
         let images = SharedImages::take();
         let work = tempfile::Builder::new()

@@ -69,15 +69,16 @@ impl Podman {
             .unwrap_or_else(|error| panic!("podman {error}"))
     }
 
-    /// Runs podman with these arguments, and returns its output. The error has the arguments and
-    /// the error output.
+    /// Runs podman with these arguments, and returns its output. The error has the arguments, the
+    /// exit status and the error output.
     pub fn try_run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<String, String> {
         let args: Vec<&str> = args.into_iter().collect();
         let output = self.output(&args);
         if output.status.success() {
             return Ok(text(&output.stdout));
         }
-        Err(format!("{}: {}", args.join(" "), text(&output.stderr)))
+        let (args, error) = (args.join(" "), text(&output.stderr));
+        Err(format!("{args} ({}): {error}", output.status))
     }
 
     /// Runs podman with these arguments, and returns its output and its error output.
