@@ -33,7 +33,8 @@ const LAST_WORDS: usize = 40;
 ///
 /// # Errors
 ///
-/// If the test cannot be completed: a container ended, or a file cannot be written.
+/// If the test cannot be completed: a process of the pod has ended, or the answers of kubedns do
+/// not show a change in time.
 pub fn run(options: &Options) -> anyhow::Result<Summary> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

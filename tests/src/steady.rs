@@ -4,7 +4,7 @@
 //! Each query belongs to a *path*, such as `cluster` or `outside`. Queries on the same path pass
 //! through the same servers. While the only server of a path is down, the queries of the path may
 //! be lost, or may fail with SERVFAIL or REFUSED. The test permits these failures with
-//! [`Steady::excuse`]. The excuse ends when the path answers again. A wrong answer is never
+//! [`Steady::excuse`], until [`Excuse::ends`] has waited for right answers. A wrong answer is never
 //! excused.
 
 #![allow(
@@ -147,7 +147,7 @@ impl Shared {
         let mut ledger = self.ledger.lock();
         let streak = ledger.streak(path);
         format!(
-            "the path {path} has not given enough right answers in time; right answers in a row after the last fault: {streak}\n{}",
+            "the path {path} has not given enough right answers in time; right answers in a row since the last call of `Excuse::ends`: {streak}\n{}",
             ledger.report()
         )
     }

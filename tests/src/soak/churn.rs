@@ -105,7 +105,7 @@ impl<'a> Churn<'a> {
     }
 
     /// Changes one Service and the Endpoints `changes` times a second. Returns an error if the
-    /// answers of kubedns do not show a measured change in time.
+    /// answers of kubedns do not show a measured change in time. If `changes` is 0, never returns.
     pub(super) async fn go_on(&self, changes: u32) -> anyhow::Error {
         if changes == 0 {
             return std::future::pending().await;
@@ -180,7 +180,8 @@ impl<'a> Churn<'a> {
             }
             ensure!(
                 begun.elapsed() < LATE,
-                "no answer shows the change: {right} is expected, but the answer is still {line}"
+                "no answer for {} shows the change: {right} is expected, but the answer is still {line}",
+                name(service)
             );
             sleep(Duration::from_millis(1)).await;
         }

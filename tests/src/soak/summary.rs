@@ -12,8 +12,8 @@ use crate::steady::Report;
 /// Maximum growth of resident memory from the second third of the test to the last third: a
 /// percentage plus a number of KiB.
 const MEMORY: (u32, u32) = (5, 512);
-/// Maximum growth in descriptors: a percentage plus a number. Each forwarded query in flight has a
-/// descriptor.
+/// Maximum growth in descriptors: a percentage plus a number. The number of sockets for forwarded
+/// queries varies.
 const DESCRIPTORS: (u32, u32) = (10, 8);
 /// Maximum growth in threads: a percentage plus a number.
 const THREADS: (u32, u32) = (0, 1);

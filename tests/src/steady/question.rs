@@ -100,7 +100,7 @@ impl Question {
         self
     }
 
-    /// Sends the query until an answer arrives, or until the maximum number of attempts.
+    /// Sends the query until an answer arrives, or until all attempts are used.
     pub(super) async fn ask(&self) -> Outcome {
         let (most, patience) = self.tries;
         let mut outcome = self.ask_once(patience).await;

@@ -13,7 +13,7 @@ pub struct Line {
     pub sent: u64,
     /// Right answers.
     pub answered: u64,
-    /// Wrong or malformed answers, and answers to another question.
+    /// Wrong or malformed answers, and answers to another query.
     pub wrong: u64,
     /// Queries without an answer, outside of excuses.
     pub lost: u64,
