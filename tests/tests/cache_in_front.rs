@@ -1,7 +1,7 @@
 //! Checks that dnsmasq in front of kubedns gives the same answers as kubedns itself, whatever was
-//! queried before. dnsmasq caches every CNAME. It then answers queries of all types for the owner
-//! name of the CNAME with the target's records. So one answer can change the answers to other
-//! questions.
+//! queried before. The function `is_harmless` lists the permitted differences. dnsmasq caches every
+//! CNAME. It then answers queries of all types for the owner name of the CNAME with the target's
+//! records. So one answer can change the answers to other questions.
 //!
 //! The tests never clear the cache. Each pair or order of questions uses a Service in a namespace
 //! of its own.
@@ -57,9 +57,9 @@ fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
         // queried name as owner. If dnsmasq has cached the CNAME of the queried name, dnsmasq
         // answers with the CNAME and the target's SRV records.
         "SRV" if question.is_completed() => true,
-        // kubedns answers a query for A of a wildcard or a namespace with one of several CNAMEs. It
-        // answers a query for CNAME of the same name with no record. dnsmasq answers CNAME from its
-        // cache. Programs do not query CNAME of such names.
+        // kubedns answers a query for A of a wildcard or a namespace with the CNAME of an
+        // ExternalName Service. It answers a query for CNAME of the same name with no record.
+        // dnsmasq answers CNAME from its cache. Programs do not query CNAME of such names.
         "CNAME" if of_alias && question.name != "ext" => true,
         // kubedns answers ANY with REFUSED. dnsmasq may answer with a cached NXDOMAIN.
         "ANY" => negatives == Negatives::Cached,

@@ -111,7 +111,8 @@ impl Graph {
             .filter(|package| package.source.is_some())
     }
 
-    /// The third-party crates that our program `root` depends on, including procedural macros.
+    /// The third-party crates that our program `root` depends on, including procedural macros, but
+    /// without build dependencies.
     pub fn of_program(&self, root: &str) -> BTreeSet<&Package> {
         let ours = |package: &&Package| package.source.is_none() && package.name == root;
         let mut waiting: Vec<&str> = self

@@ -1,4 +1,5 @@
-//! Renders `THIRD-PARTY-LICENCES.md`, the list of third-party crates in the images.
+//! Renders `THIRD-PARTY-LICENCES.md`, the list of third-party software in the programs and images.
+//! Only the table of crates comes from the dependency graph.
 
 use std::collections::BTreeMap;
 

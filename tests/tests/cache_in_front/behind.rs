@@ -34,7 +34,7 @@ const WINDOW: usize = 64;
 /// If no answer arrives for this time, the unanswered queries are sent again.
 const ATTEMPT: Duration = Duration::from_secs(3);
 
-/// The two servers. Dropping the value stops them.
+/// The three servers. Dropping the value stops them.
 pub(crate) struct Behind {
     kubedns: SocketAddr,
     dnsmasq: SocketAddr,
@@ -116,8 +116,8 @@ impl Behind {
     }
 }
 
-/// Starts dnsmasq, which forwards cluster names to kubedns. The cache is large enough for all
-/// names.
+/// Starts dnsmasq, which forwards cluster names and names in `in-addr.arpa` to kubedns, and other
+/// names to the upstream. The cache is large enough for all names.
 fn dnsmasq_on(port: u16, kubedns: u16, upstream: SocketAddr, flags: &[&str]) -> Process {
     let own = [
         "--keep-in-foreground".to_owned(),

@@ -35,7 +35,8 @@ pub(crate) struct Kind {
 }
 
 /// A question about a Service. The name is relative to the namespace. A name with a final `+` is
-/// queried below [`SUFFIX`], without the `+`. Other names are queried below `svc.cluster.local`.
+/// queried below [`SUFFIX`], without the `+`. Other names are queried below `svc.cluster.local`,
+/// except [`REVERSE`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Question {
     pub(crate) name: &'static str,
@@ -48,6 +49,7 @@ const ALIASES: &[&str] = &["web", "_http._tcp.web", "ext"];
 /// Names that are answered with a CNAME, relative to the namespace. The empty name is the namespace
 /// itself.
 const OF_ALIASES: &[&str] = &["ext", "*", ""];
+/// Stands for the reverse name of the first IPv4 address of the namespace.
 const REVERSE: &str = "reverse";
 
 /// The fields that most kinds share.
@@ -164,7 +166,7 @@ pub(crate) const KINDS: &[Kind] = &[
 ];
 
 impl Kind {
-    /// All questions about one Service.
+    /// The questions about one Service, without completed names.
     pub(crate) fn questions(&self) -> Vec<Question> {
         let ask = |names: &'static [&'static str], types: &'static [&'static str]| {
             names
@@ -187,7 +189,7 @@ impl Kind {
         questions
     }
 
-    /// All questions about one Service, and further questions about completed names.
+    /// The questions about one Service, including those about completed names.
     pub(crate) fn questions_with_completed(&self) -> Vec<Question> {
         let names = COMPLETED
             .iter()

@@ -234,7 +234,8 @@ impl Views<'_> {
             if outage > OUTAGE && verdict.level == FindingLevel::Well {
                 let last = client.map(Client::last).unwrap_or_default();
                 return Err(format!(
-                    "the pod is called well, although clients lose answers for {outage:.1?}: {last}"
+                    "the pod is called well, although the client has had no usable answer for \
+                     {outage:.1?}; the last result: {last}"
                 ));
             }
 
@@ -248,8 +249,8 @@ impl Views<'_> {
             if Instant::now() > deadline {
                 let status = sidecar_status(self.stage.rig.pod.ports).await?;
                 return Err(format!(
-                    "no finding {kind:?} has come, or the client has lost answers only for \
-                     {outage:.1?}: {status:#?}"
+                    "the finding {kind:?} is missing, or the client has been without a usable answer \
+                     for only {outage:.1?}: {status:#?}"
                 ));
             }
         }
