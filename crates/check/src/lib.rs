@@ -57,7 +57,7 @@ pub fn is_known_flag(name: &str) -> bool {
     check_config::is_known_flag(name)
 }
 
-/// The result of a command line that is wrong.
+/// The exit if the command line is wrong, or if the command cannot begin its checks.
 fn usage_error(command: &str, reason: &str) -> Exit {
     Exit {
         status: 2,

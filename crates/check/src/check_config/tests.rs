@@ -144,7 +144,7 @@ fn dnsmasq_arguments_have_a_line_each() {
 fn too_large_input_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("large.yaml");
-    // The limit lies within a character of several octets.
+    // Reading ends one octet after the limit, within a character of two octets.
     std::fs::write(&file, "\u{e4}".repeat(5 << 20)).unwrap();
     let (status, said) = check(&["config", file.to_str().unwrap()]);
     assert_eq!(status, 2, "{said}");

@@ -11,7 +11,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// A block of the zones on a port.
+    /// A server block for `zones` on `port`, with the plugin `errors`.
     pub(super) fn new(zones: &[&str], port: &str) -> Self {
         let heads: Vec<String> = zones.iter().map(|zone| format!("{zone}:{port}")).collect();
         Self {
@@ -20,7 +20,7 @@ impl Block {
         }
     }
 
-    /// A snippet: lines that other blocks import.
+    /// A snippet, which other blocks import, with the plugin `errors`.
     pub(super) fn snippet(name: &str) -> Self {
         Self {
             head: format!("({name})"),

@@ -21,7 +21,7 @@ const RULES_PORT: &str = "1053";
 /// The maximum number of servers of a `forward`.
 const MAX_SERVERS: usize = 15;
 
-/// The servers of external names, as text for a Corefile.
+/// Writes the servers of external names, and the rules for these names, for a Corefile.
 #[derive(Debug)]
 pub(super) struct ExternalServers<'a> {
     config: &'a Config,
@@ -47,8 +47,8 @@ impl<'a> ExternalServers<'a> {
         }
     }
 
-    /// Adds the last lines of the first block, which forwards to the servers or to the blocks of
-    /// the rules.
+    /// Adds the lines with which the first block forwards external names, to their servers or to
+    /// the blocks of the rules.
     pub(super) fn add_to_main(&self, block: &mut Block) {
         if has_rules(&self.config.external_rules) {
             block.add(format!("forward . 127.0.0.1:{RULES_PORT}"));
@@ -58,7 +58,8 @@ impl<'a> ExternalServers<'a> {
         }
     }
 
-    /// The further blocks, for stub domains in the cluster domain and for the rules.
+    /// The further blocks: one for each stub domain below a cluster domain, and those of the rules.
+    /// A stub domain whose servers are all given as names has no block.
     pub(super) fn further_blocks(&self, port: &str) -> Vec<Block> {
         let mut blocks = Vec::new();
         for (domain, servers) in &self.config.stub_domains {
@@ -93,19 +94,18 @@ impl<'a> ExternalServers<'a> {
                 lines.push(format!(
                     "stubDomains: {domain} is the cluster domain, for which the plugin kubernetes answers"
                 ));
-            }
-            if servers.len() > MAX_SERVERS {
+            } else if addresses_of(servers).len() > MAX_SERVERS {
                 lines.push(format!(
-                    "stubDomains: {domain} has more than {MAX_SERVERS} servers, but the plugin \
-                     forward accepts only {MAX_SERVERS}"
+                    "stubDomains: only the first {MAX_SERVERS} servers of {domain} are written: the \
+                     plugin forward accepts no more"
                 ));
             }
         }
 
         if self.general_servers().len() > MAX_SERVERS {
             lines.push(format!(
-                "--nameservers: it has more than {MAX_SERVERS} servers, but the plugin forward \
-                 accepts only {MAX_SERVERS}"
+                "--nameservers: only the first {MAX_SERVERS} servers are written: the plugin \
+                 forward accepts no more"
             ));
         }
 
@@ -143,8 +143,8 @@ impl<'a> ExternalServers<'a> {
         self.is_of_cluster(domain) && !self.domains.contains(&domain)
     }
 
-    /// Adds a `forward` for each stub domain, the longest first, and one for all other names:
-    /// `CoreDNS` tries these lines in their order.
+    /// Adds a `forward` for each stub domain outside the cluster domains, the longest first, and
+    /// one for all other names. `CoreDNS` tries these lines in their order.
     fn add_forwards(&self, block: &mut Block) {
         let mut stubs: Vec<_> = self.config.stub_domains.iter().collect();
         sort_longest_first(&mut stubs);

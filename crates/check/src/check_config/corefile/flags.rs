@@ -172,12 +172,16 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "upstream-probe-name",
         Value,
-        Different("the option health_check queries the NS records of the root"),
+        Different(
+            "the option health_check of the plugin forward queries only NS records: of the root, or of the name after its word domain",
+        ),
     ),
     (
         "upstream-probe-period",
         Value,
-        Different("the option health_check probes only failed servers, every half second"),
+        Different(
+            "the option health_check of the plugin forward probes only failed servers, by default every half second",
+        ),
     ),
     (
         "upstream-tls-pin",
@@ -255,7 +259,8 @@ impl KubednsFlags {
             .filter(|value| !value.is_empty() && fits_corefile(value))
     }
 
-    /// All values of a flag that may be repeated.
+    /// The values of a flag that may be repeated, without those that are empty or cannot be in a
+    /// Corefile.
     pub(super) fn values(&self, name: &str) -> impl Iterator<Item = &str> {
         let values = self.values.get(name).into_iter().flatten();
         values
@@ -263,7 +268,7 @@ impl KubednsFlags {
             .filter(|value| !value.is_empty() && fits_corefile(value))
     }
 
-    /// The parts of the last value, between commas.
+    /// The parts of the last value, which commas separate. Final dots and empty parts are left out.
     pub(super) fn list(&self, name: &str) -> Vec<&str> {
         let parts = self.value(name).unwrap_or_default().split(',');
         let parts = parts.map(|part| part.trim().trim_end_matches('.'));
@@ -282,7 +287,10 @@ impl KubednsFlags {
         let mut lines = Vec::new();
         for (name, values) in &self.values {
             if values.iter().any(|value| !fits_corefile(value)) {
-                lines.push(format!("--{name}: the value cannot be in a Corefile"));
+                lines.push(format!(
+                    "--{name}: the value is left out: this command writes only printable ASCII, \
+                     without braces, quotes, backslashes and comments"
+                ));
             }
         }
         lines.extend(self.given_flags().filter_map(|(name, counterpart)| {
@@ -308,7 +316,7 @@ impl KubednsFlags {
         lines.collect()
     }
 
-    /// The flags with an effect: a boolean that is false has no effect.
+    /// The flags with a value that [`value`](Self::value) returns, without booleans that are false.
     fn given_flags(&self) -> impl Iterator<Item = (&'static str, Counterpart)> {
         FLAGS
             .iter()

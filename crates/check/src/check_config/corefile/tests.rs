@@ -89,7 +89,7 @@ fn servers_without_place_are_reported() {
 
     assert_eq!(status, 1, "{text}");
     for expected in [
-        "--nameservers: it has more than 15 servers",
+        "--nameservers: only the first 15 servers are written",
         "tcp://: if one server of a list has this prefix",
         "192.0.2.15:53 {",
     ] {
@@ -123,5 +123,11 @@ fn words_of_flags_are_read_as_by_kubedns() {
     // A value that is not a plain word would change the meaning of the Corefile.
     assert_eq!(flags.value("pods"), None);
     let missing = flags.missing();
-    assert_eq!(missing, ["--pods: the value cannot be in a Corefile"]);
+    assert_eq!(
+        missing,
+        [
+            "--pods: the value is left out: this command writes only printable ASCII, without \
+             braces, quotes, backslashes and comments"
+        ]
+    );
 }
