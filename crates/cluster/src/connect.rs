@@ -7,10 +7,10 @@
 //!   given URL replaces the URL in the file.
 //! - Without a URL and a kubeconfig file, the pod's service account is used.
 //!
-//! Token files (of a service account, or `tokenFile` in a kubeconfig) and certificate files are
-//! read again, so that a rotation takes effect. An exec plugin runs again before its credentials
-//! expire. The kubeconfig itself, with its inline certificates, is only read again by
-//! [`Connection::renew`].
+//! Token files (of a service account, or `tokenFile` in a kubeconfig), the files of a client
+//! certificate and a service account's `ca.crt` are read again, so that a rotation takes effect. An
+//! exec plugin runs again before its credentials expire. Only [`Connection::renew`] reads the
+//! kubeconfig itself again, with its inline certificates, and the file `certificate-authority`.
 
 mod certificate;
 mod client;
@@ -31,7 +31,7 @@ use thiserror::Error;
 
 use crate::watch::ApiOutage;
 
-/// Shortest interval between reads of credentials.
+/// Shortest interval between two reads by [`Connection::renew`].
 const RENEWAL: Duration = Duration::from_secs(30);
 /// The directory of a pod's service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -48,7 +48,7 @@ pub enum ConnectError {
         reason: String,
     },
     /// The URL is invalid.
-    #[error("{url:?} is not the URL of an API server")]
+    #[error("{url:?} is not the URL of an API server, such as https://192.0.2.1:6443")]
     Url {
         /// The given value.
         url: String,
@@ -61,7 +61,8 @@ pub enum ConnectError {
         /// The missing file or variable.
         reason: String,
     },
-    /// Certificates or credentials cannot be used.
+    /// A setting of the connection cannot be used: a certificate, a credential, the proxy or the
+    /// name of the TLS server.
     #[error("cannot set up the connection to {url}: {reason}")]
     Client {
         /// The URL of the API server.
@@ -112,7 +113,7 @@ pub struct Connection {
     access: Option<Access>,
     url: String,
     client: ArcSwap<Client>,
-    /// The time of the last renewal.
+    /// The time of the last attempt to renew; `None` before the first.
     renewed: Mutex<Option<Instant>>,
     reading: BlockingRead<Result<BuiltClient, ConnectError>>,
     outage: ApiOutage,
@@ -166,9 +167,9 @@ impl Connection {
         Client::clone(&self.client.load())
     }
 
-    /// Reads certificates and credentials again, at most once every 30 seconds. Must be called when
-    /// the API server rejects the current credentials. If reading fails, the previous credentials
-    /// stay in use.
+    /// Reads the kubeconfig or the service account again, at most once every 30 seconds. Must be
+    /// called when a request fails because of credentials or certificates. If reading fails, the
+    /// previous client stays in use.
     pub async fn renew(&self) {
         let Some(access) = &self.access else { return };
         // A rejection makes all watches of the connection fail at the same time. One read is enough
@@ -185,7 +186,10 @@ impl Connection {
 
         match build_client(access.clone(), &self.reading).await {
             Ok(built) => self.client.store(built.client.into()),
-            Err(error) => tracing::warn!(%error, "cannot read the API server's credentials again"),
+            Err(error) => tracing::warn!(
+                %error,
+                "cannot read the credentials for the API server again; the previous credentials stay in use"
+            ),
         }
     }
 }
@@ -340,7 +344,7 @@ fn check_context(file: &Kubeconfig, context: &str) -> Result<(), String> {
     }
 }
 
-/// Whether the file itself sets a proxy.
+/// Whether any cluster in the file has a `proxy-url`.
 fn names_proxy(file: &Kubeconfig) -> bool {
     file.clusters
         .iter()
@@ -357,7 +361,8 @@ fn from_service_account(
     let host = variable("KUBERNETES_SERVICE_HOST").unwrap_or_default();
     let port = variable("KUBERNETES_SERVICE_PORT").unwrap_or_default();
     if host.is_empty() || port.is_empty() {
-        let reason = "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set".to_owned();
+        let reason =
+            "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must both be set".to_owned();
         return Err(ConnectError::InCluster { reason });
     }
     // An IPv6 address needs brackets in a URL.

@@ -94,7 +94,7 @@ pub enum ClusterDomainsError {
     /// An entry is not a domain.
     #[error(transparent)]
     Domain(#[from] DomainError),
-    /// A domain is within another.
+    /// A domain is within another, or is given twice.
     #[error("{0} is in {1}: the domains of a cluster must not contain each other")]
     Nested(Domain, Domain),
     /// Too many domains.

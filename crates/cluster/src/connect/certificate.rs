@@ -1,5 +1,5 @@
-//! The client certificate. Certificate files are read again before requests, so that a renewed
-//! certificate takes effect.
+//! The client certificate, and the certificates of certificate authorities. A client certificate in
+//! a file is read again before requests, with its key, so that a renewed certificate takes effect.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -134,7 +134,8 @@ impl ClientCertificate {
         Ok(())
     }
 
-    /// Reads the files again. If they cannot be read, the previous certificate stays in use.
+    /// Reads certificate and key again if the certificate is in a file, at most once a second. If
+    /// they cannot be read, the previous certificate stays in use.
     pub(super) async fn refresh(&self) {
         let Some(pair) = &self.from else { return };
         // Inline data only change with the kubeconfig, which `Connection::renew` reads again.

@@ -1,5 +1,5 @@
-//! The credentials of a kubeconfig's user. Of the user's settings, the crate `kube` handles only
-//! impersonation.
+//! The credentials of a kubeconfig's user or of a service account. Of the user's settings, the
+//! crate `kube` handles only impersonation.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};

@@ -138,7 +138,10 @@ async fn unusable_access_is_one_line() {
         ..Access::default()
     };
     let error = Connection::new(access).await.unwrap_err().to_string();
-    assert_eq!(error, "\"http://a b/\" is not the URL of an API server");
+    assert_eq!(
+        error,
+        "\"http://a b/\" is not the URL of an API server, such as https://192.0.2.1:6443"
+    );
 }
 
 #[test]
@@ -179,7 +182,7 @@ fn service_account_needs_only_token() {
         .unwrap_err()
         .to_string();
     assert!(
-        missing.contains("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set"),
+        missing.contains("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must both be set"),
         "{missing}"
     );
 }

@@ -561,7 +561,7 @@ async fn flag_mistake_exits_with_255() {
     let taken_port = "cannot serve DNS: cannot listen on 127.0.0.1:";
     let no_address =
         "--dns-bind-address \"no.such.invalid\" is neither an IP address nor a known name";
-    let no_pod = "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set";
+    let no_pod = "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must both be set";
     for (flags, expected) in [
         (&["--kubecfg-file=/nonexistent/kubeconfig"][..], no_file),
         (&[api, "--config-map=a", "--config-dir=b"], two_sources),

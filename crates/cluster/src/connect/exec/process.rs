@@ -1,5 +1,5 @@
-//! One run of a credential plugin. The size of the output is limited. When the plugin
-//! ends, the processes that it has started are killed.
+//! One run of a credential plugin. The size of the output is limited. When the plugin ends, the
+//! processes that are left in its process group are killed.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -33,8 +33,7 @@ pub(super) struct ProcessOutput {
     pub(super) stderr: Vec<u8>,
 }
 
-/// Runs `command` until its end. Dropping the future kills the command and the processes that it
-/// has started.
+/// Runs `command` until its end. Dropping the future kills the process group of the command.
 pub(super) async fn run_command(command: &mut Command) -> Result<ProcessOutput, RunError> {
     command
         .stdin(Stdio::null())

@@ -1,4 +1,5 @@
-//! Requests, as the API server or a proxy receives them.
+//! Requests with credentials, plugins and proxies: what the API server or the proxy receives, or
+//! the error.
 
 use std::net::SocketAddr;
 use std::path::Path;
