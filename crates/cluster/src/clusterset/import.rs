@@ -28,7 +28,8 @@ struct SourceCluster {
     members: MemberGroup,
 }
 
-/// Members whose names have the same parent name. A member is an endpoint or the import itself.
+/// Members whose names have the same parent name. A member is the import itself, or the endpoints
+/// of one cluster that share a label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct MemberGroup {
     /// The parent name of the members, see [`ServiceRecord::base`].
@@ -71,8 +72,8 @@ struct CollectedEndpoints {
 }
 
 impl ImportNode {
-    /// Builds the records. `None` for a headless import without endpoints, as in CoreDNS, and for
-    /// an import whose name is not a label.
+    /// Builds the records. `None` for a headless import if no endpoint has records, as in CoreDNS,
+    /// and for any other import if its name is not a label.
     pub(super) fn build<'o>(
         import: &Service,
         slices: impl Iterator<Item = &'o ImportedSlice>,
@@ -91,8 +92,8 @@ impl ImportNode {
     }
 
     /// Visits the records at `path`, which holds the labels below the import's name. Returns
-    /// whether the name exists. Wildcards are not supported. For `steps` see
-    /// [`skydns::EntryVisit::steps`].
+    /// whether the name exists; false for a name that exists only because of the names below it.
+    /// Wildcards are not supported. For `steps` see [`skydns::EntryVisit::steps`].
     pub(super) fn visit_records<'v>(
         &'v self,
         path: &[&str],

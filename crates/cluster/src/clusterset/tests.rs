@@ -60,8 +60,8 @@ fn relist<T: Clone>(objects: &[T], mut apply: impl FnMut(Change<T>)) {
     apply(Change::RelistDone);
 }
 
-/// The objects of the plugin's tests: `testns` has imports with one, two and no addresses, and
-/// headless imports.
+/// The published records of the namespace `testns`: imports with one, two and no addresses, and
+/// headless imports with endpoints in two clusters.
 fn published() -> Arc<Published> {
     let (mut index, published) = index(Namespaces::All);
     let set_ip = |name, ips: &[&str], ports: &[&str]| {
@@ -115,8 +115,8 @@ fn published() -> Arc<Published> {
     published
 }
 
-/// The RCODE, the answers and, after a semicolon, the additional section. The records are sorted.
-/// Their owner names and classes are left out.
+/// The RCODE, the answers and, after a semicolon, the additional section. Only the data of the
+/// records is kept, sorted.
 fn said(published: &Published, name: &str, rtype: &str) -> String {
     let (outcome, out) = ask(published, name, rtype, Transport::Tcp);
     assert!(
