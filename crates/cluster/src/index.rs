@@ -38,7 +38,8 @@ pub use store::ObjectStore;
 /// The objects and the records built from them. [`Index::apply`] takes events; queries see changes
 /// only after [`Index::publish`].
 ///
-/// The records depend only on the objects, not on the order of events.
+/// The records depend only on the objects and on the endpoints source in use, not on the order of
+/// events.
 pub struct Index {
     options: IndexOptions,
     store: ObjectStore,
@@ -58,8 +59,8 @@ pub struct Index {
     snapshot: Snapshot,
     external: ExternalServices,
     changed: bool,
-    /// Whether objects have changed since the last [`Index::take_objects_changed`], even if no
-    /// record has changed.
+    /// Whether Services, endpoints, pods or served namespaces have changed since the last
+    /// [`Index::take_objects_changed`], even if no record has changed.
     objects_changed: bool,
     /// Whether objects have changed since they were last published.
     objects_unpublished: bool,
@@ -168,7 +169,8 @@ impl Index {
         self.changed = true;
     }
 
-    /// Serves the applied objects of a snapshot file, until the first lists replace them.
+    /// Serves the objects of a snapshot file, which have been applied before this call, until the
+    /// first lists replace them. `source` is the source of the file's endpoints.
     pub fn serve_stale(&mut self, source: EndpointsSource) {
         self.use_source(source);
         self.snapshot.synced = true;
@@ -187,7 +189,9 @@ impl Index {
         }
     }
 
-    /// Makes all changes visible to queries. Returns false if queries see no change.
+    /// Rebuilds outdated records, and publishes the records and the objects. Returns whether a new
+    /// [`Snapshot`] was published. While [`has_synced`](Self::has_synced) is false, changes of
+    /// Services and endpoints alone publish nothing.
     pub fn publish(&mut self) -> bool {
         if let Some(namespaces) = self.pods.take_changed() {
             self.snapshot.pods = pod_names(self.options.pods, namespaces);
@@ -271,8 +275,8 @@ impl Index {
         matches!(self.options.namespaces, Namespaces::Selected(_))
     }
 
-    /// Returns whether objects have changed since the last call, even if there is nothing to
-    /// publish.
+    /// Returns whether Services, endpoints, pods or served namespaces have changed since the last
+    /// call, even if there is nothing to publish.
     pub fn take_objects_changed(&mut self) -> bool {
         std::mem::take(&mut self.objects_changed)
     }
@@ -303,7 +307,7 @@ impl Index {
         }
     }
 
-    /// The objects.
+    /// The Services, Endpoints and slices.
     pub fn store(&self) -> &ObjectStore {
         &self.store
     }

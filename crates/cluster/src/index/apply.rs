@@ -63,7 +63,8 @@ impl Index {
     fn apply_endpoints(&mut self, change: Change<Endpoints>) {
         match change {
             Change::RelistStarted => self.store.begin_endpoints_list(),
-            // The event `EndpointsFrom` follows. Until then, the endpoints are not synced.
+            // After the first list, the event `EndpointsFrom` follows. Until then, the endpoints
+            // are not synced.
             Change::RelistDone => {
                 for key in self.store.endpoints.finish() {
                     self.change_endpoints(&key, ObjectStore::remove_endpoints);
@@ -168,8 +169,12 @@ impl Index {
             return;
         }
 
-        let name = zone.as_ref().map(|zone| zone.name.as_str());
-        tracing::info!(node = %key, zone = name.unwrap_or_default(), "read the zone of this node");
+        match &zone {
+            Some(zone) => {
+                tracing::info!(node = %key, zone = zone.name.as_str(), "read the zone of this node");
+            }
+            None => tracing::info!(node = %key, "this node no longer has a zone"),
+        }
         // Any headless Service may answer with other addresses now.
         for key in self.store.keys() {
             self.mark_endpoint_records_outdated(&key);

@@ -1,4 +1,4 @@
-//! A copy-on-write collection of all objects, grouped by Service.
+//! A copy-on-write collection of the Services, Endpoints and slices, grouped by Service.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ const LENGTHS: usize = 10;
 /// Size that is enough for most packed objects, in octets.
 const USUAL: usize = 256;
 
-/// All objects. `clone` only increments a reference count, so that a slow reader can keep a copy
-/// without delaying changes.
+/// All Services, Endpoints and slices. `clone` only increments a reference count, so that a slow
+/// reader can keep a copy without delaying changes.
 ///
 /// Objects are stored packed, and unpacked on access.
 #[derive(Debug, Clone, Default)]

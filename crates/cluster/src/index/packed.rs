@@ -26,12 +26,13 @@ pub(super) trait Pack: Sized {
     fn unpack(from: &mut &[u8]) -> Option<Self>;
 }
 
-/// An object that is packed without its key, because it is stored under that key.
+/// An object that is packed without the key that it is stored under. A slice is stored under the
+/// key of its Service; all other objects are stored under their own keys.
 pub(super) trait PackKeyed: Sized {
-    /// Appends all fields except the key.
+    /// Appends everything that does not follow from the key.
     fn pack(&self, to: &mut Vec<u8>);
 
-    /// Takes an object with the given key from the front.
+    /// Takes an object that is stored under `key` from the front.
     fn unpack(key: ObjectKey, from: &mut &[u8]) -> Option<Self>;
 
     /// The number of addresses in the object.

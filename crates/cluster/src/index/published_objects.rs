@@ -1,8 +1,9 @@
 //! The published objects, for readers outside the index task, such as the code that explains
 //! answers.
 //!
-//! The index publishes its objects together with the records. A reader may keep a copy for as long
-//! as it likes. The index task does not wait for readers and does no work for them.
+//! Each [`Index::publish`](super::Index::publish) publishes the changed Services, Endpoints and
+//! slices, even if no record has changed. A reader may keep a copy for as long as it likes. The
+//! index task does not wait for readers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ impl ObjectsView {
         self.source
     }
 
-    /// All objects.
+    /// All Services, Endpoints and slices.
     pub fn objects(&self) -> &StoredObjects {
         &self.objects
     }

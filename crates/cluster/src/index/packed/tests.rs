@@ -1,4 +1,4 @@
-//! Packing and unpacking an object returns an equal object.
+//! A packed object is unpacked as an equal object. Unpacking arbitrary octets never panics.
 
 use std::net::IpAddr;
 use std::sync::Arc;

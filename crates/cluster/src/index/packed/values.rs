@@ -1,4 +1,5 @@
-//! The packed form of values that objects consist of: numbers, texts, addresses, times and lists.
+//! The packed form of values that objects consist of: numbers, booleans, texts, addresses, times,
+//! optional values and lists.
 
 use std::net::IpAddr;
 use std::sync::Arc;
