@@ -444,7 +444,7 @@ impl Forwarder {
     }
 
     /// Whether an upstream is failing: it is dead, answers every query with SERVFAIL or REFUSED, or
-    /// has failed several times in a row. Failures older than a minute do not count.
+    /// has failed several times in a row; and its last failure is less than a minute old.
     pub fn is_down(&self, upstream: &Upstream) -> bool {
         self.state.health.is_down(upstream, Instant::now())
     }

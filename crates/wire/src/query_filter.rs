@@ -93,8 +93,10 @@ impl QueryFilter {
         !self.names.is_empty()
     }
 
-    /// Whether `name` matches; `name` must be in lower case and without a trailing dot.
+    /// Whether `name` matches; `name` must be in lower case and without a trailing dot. The root is
+    /// empty, or a dot.
     pub fn matches_name(&self, name: &[u8]) -> bool {
+        let name = if name.is_empty() { b"." } else { name };
         // The name is copied only if it is not valid UTF-8.
         let name = String::from_utf8_lossy(name);
         matches_any(&self.names, |pattern| pattern.matches(&name))

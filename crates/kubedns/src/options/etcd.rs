@@ -190,10 +190,16 @@ impl Options {
     }
 
     fn check_etcd_zone(&self, zone: &Domain) -> Result<(), EtcdError> {
+        // Reverse names are looked up below PATH/arpa for each zone, without a zone of their own.
+        // Other names below `arpa` can be zones, such as `home.arpa` (RFC 8375).
         let name = zone.name();
         let labels = name.labels();
-        // Reverse names are looked up below PATH/arpa for each zone, without a zone of their own.
-        if labels.last().is_some_and(|label| label == "arpa") {
+        let is_reverse = match labels.as_slice() {
+            [.., above, last] if last == "arpa" => above == "in-addr" || above == "ip6",
+            [only] => only == "arpa",
+            _ => false,
+        };
+        if is_reverse {
             return Err(EtcdError::Reverse { zone: zone.clone() });
         }
 
@@ -302,6 +308,20 @@ mod tests {
             parse("kube-dns", Style::Pflag, words).map_err(|exit| exit.stderr)?;
         let sources = options.etcd_sources(RecordSource::ApiServer);
         sources.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn zone_below_arpa_is_reverse_or_not() {
+        for (zone, is_accepted) in [
+            ("home.arpa", true),
+            ("a.home.arpa", true),
+            ("arpa", false),
+            ("in-addr.arpa", false),
+            ("8.b.d.0.1.0.0.2.ip6.arpa", false),
+        ] {
+            let sources = etcd(&format!("--etcd-zone={zone}=http://e:1"));
+            assert_eq!(sources.is_ok(), is_accepted, "{zone}: {sources:?}");
+        }
     }
 
     #[test]

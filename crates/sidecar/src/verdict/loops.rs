@@ -36,7 +36,8 @@ fn loop_of_kubedns(status: &SidecarStatus) -> Option<PodFault> {
         let count = kubedns.forward_loops;
         format!("{count} upstreams of kubedns forward to kubedns and are left out")
     } else {
-        "an upstream of kubedns forwards to kubedns and is left out".to_owned()
+        "an upstream of kubedns forwards queries back to kubedns, and is left out for these queries"
+            .to_owned()
     };
     Some(PodFault::new(FindingKind::ForwardingLoop, "kubedns", text))
 }

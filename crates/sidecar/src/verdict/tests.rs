@@ -467,7 +467,7 @@ const FAULTS_OF_NANNY: &str = r#"
 const FAULTS_OF_KUBEDNS: &str = r#"
     kubedns_config_current 0          | config_rejected: the newest ConfigMap is rejected (kubedns rejects it and logs the reason)
     kubedns_config_unknown_keys 1     | config_unknown_keys: keys of the ConfigMap are unknown and ignored (the log of kubedns names them)
-    kubedns_forward_loops 1           | forwarding_loop: an upstream of kubedns forwards to kubedns and is left out
+    kubedns_forward_loops 1           | forwarding_loop: an upstream of kubedns forwards queries back to kubedns, and is left out for these queries
     kubedns_forward_loops 2           | forwarding_loop: 2 upstreams of kubedns forward to kubedns and are left out
     kubedns_stub_servers_unresolved 1 | stub_server_unresolved: kubedns has no address for some names of stub domains' servers
     kubedns_stale 1                   | serving_stale: kubedns serves the records of its snapshot file

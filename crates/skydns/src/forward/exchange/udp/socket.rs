@@ -162,6 +162,10 @@ impl UpstreamSocket {
         // The failed call has sent nothing. Usually it has reported the ICMP error of an earlier
         // query. The kernel reports such an error only once, so the next call sends the message.
         let failure = UpstreamFailure::from_talking(&error);
+        // A full send buffer says nothing about the earlier queries.
+        if error.kind() == io::ErrorKind::WouldBlock {
+            return Err(failure);
+        }
         self.queries.lock().fail_all_but(Some(id), failure);
         self.socket
             .send(message)
