@@ -63,7 +63,7 @@ impl Cost {
         });
         format!(
             "\n### CPU time per query\n\n\
-             Times are in microseconds. The number in brackets is the ratio to the time of the UDP echo server (`echo`) in the same run.\n\n\
+             Times are in microseconds. The number in brackets is the ratio to the time of the UDP echo server (`echo`) in the same round. Both numbers are medians of the rounds.\n\n\
              | server |{titles}\n\
              | --- |{rules}\n\
              {rows}\
@@ -139,7 +139,7 @@ fn churn_to_markdown(rows: &[Churn]) -> String {
     };
     format!(
         "\n### Churn\n\n\
-         CPU is that of kubedns, as a share of one core. In every row, kubedns also answers 1,000 queries a second for cluster names. Latencies are in milliseconds.\n\n\
+         CPU is the CPU time of kubedns, as a share of one core. In every row, kubedns also answers 1,000 queries a second for cluster names. Latencies are in milliseconds.\n\n\
          | | CPU | p50 | p99 | max | lost queries | resident |\n\
          | --- | --- | --- | --- | --- | --- | --- |\n\
          {}",
@@ -294,7 +294,7 @@ impl Fleet {
             ..
         } = self;
         format!(
-            "\n### Many kubedns on a real kube-apiserver with {services} Services, {addresses} addresses\n\n\
+            "\n### Many kubedns instances on a real kube-apiserver with {services} Services, {addresses} addresses\n\n\
              The table shows the CPU time of the API server, and the octets that all kubedns instances together receive. All instances \
              start at once; then nothing changes for a while; then ten slices change each second.\n\n\
              | instances | all have answered after | CPU of the start | received at the start | CPU while nothing changes | received each second while nothing changes | CPU with ten changes a second | received for each change |\n\
