@@ -3,13 +3,13 @@
 //!
 //! The embedded API server in this process ([`api`]) serves the cluster ([`cluster`]). kubedns
 //! ([`kubedns`]) and the servers for comparison ([`peers`]) are separate processes. Their CPU time
-//! and memory come from the operating system, and dnsperf is the client ([`load`]). Each
-//! [`scenario`] answers one question; [`report`] shows and stores the results. If
+//! and memory come from the operating system, and dnsperf is the client ([`load`]). A [`scenario`]
+//! makes the measurements of one situation; [`report`] shows and stores the results. If
 //! `BENCH_KUBECONFIG` names a real API server ([`real`]), the load that kubedns puts on that server
 //! is measured, too.
 //!
-//! Absolute times depend on the machine and its load. The important results are the ratios to a
-//! plain UDP echo server ([`echo`]), which is measured in the same rounds as the other servers.
+//! Absolute times depend on the machine and its load. So the scenario `cost` compares the CPU time
+//! of each server with that of a plain UDP echo server ([`echo`]) in the same round.
 
 pub mod api;
 pub mod cluster;

@@ -18,7 +18,8 @@ const CLIENTS: &str = "8";
 /// Maximum time from the end of [`Load::span`] to the end of dnsperf.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// The tolerated fraction of lost queries. At full speed, some servers lose a few.
+/// The tolerated number of lost queries, as a fraction of the answered queries. At full speed, some
+/// servers lose a few.
 const MAX_LOST: f64 = 0.01;
 
 /// Settings of dnsperf.
@@ -64,8 +65,8 @@ pub(crate) fn order_of_servers(count: usize, round: u32) -> Vec<usize> {
 }
 
 impl Load {
-    /// Sends the queries of `file` to `server`, and measures the CPU time of the server. Every
-    /// answer must have `rcode`, if given.
+    /// Sends the queries of `file` to `server`, and measures the CPU time of the server. Fails if
+    /// too many queries are lost, or if an answer does not have the given `rcode`.
     pub async fn measure(
         &self,
         server: &Peer,
@@ -85,16 +86,17 @@ impl Load {
             && rcodes.get(rcode).copied().unwrap_or_default() != completed
         {
             bail!(
-                "{} gives wrong answers to {}: {rcodes:?}",
+                "{} must answer all queries of {} with {rcode}; the answers had {rcodes:?}",
                 server.name,
                 file.display()
             );
         }
         if completed == 0 || f64::from(lost) > MAX_LOST * f64::from(completed) {
             bail!(
-                "{} loses {lost} of {} queries",
+                "{} answered {completed} of {} queries; at most {:.0} % may be lost",
                 server.name,
-                completed + lost
+                completed + lost,
+                100.0 * MAX_LOST
             );
         }
 
@@ -128,9 +130,10 @@ impl Load {
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .kill_on_drop(true);
-        let output = timeout(self.span + GRACE, command.output())
+        let limit = self.span + GRACE;
+        let output = timeout(limit, command.output())
             .await
-            .context("dnsperf did not end in time")?
+            .with_context(|| format!("dnsperf did not end within {limit:?}"))?
             .context("cannot run dnsperf")?;
         if !output.status.success() {
             bail!("dnsperf failed ({})", output.status);

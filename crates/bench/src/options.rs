@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-/// Measures kubedns on a generated cluster, and a plain UDP echo server for comparison.
+/// Measures kubedns on a generated cluster, and other DNS servers for comparison.
 ///
-/// Other servers are measured as well if `BENCH_PEERS` names them, as in
-/// `BENCH_PEERS="kube-dns=127.0.0.1:10053:4711,coredns=127.0.0.1:1053:4712"`. Each entry has a
-/// name, an address and a process ID. The servers must serve the same cluster, which they can read
-/// from `bench serve`.
+/// The scenario `cost` compares kubedns with a plain UDP echo server, with hickory-server, and with
+/// NSD and Knot DNS if they are installed. It also measures the servers that `BENCH_PEERS` names,
+/// as in `BENCH_PEERS="kube-dns=127.0.0.1:10053:4711,coredns=127.0.0.1:1053:4712"`. Each entry has
+/// a name, an IP address with a port, and a process ID. These servers must serve the same cluster,
+/// which they can read from `bench serve`.
 ///
 /// The cost that kubedns causes on a real API server is measured if `BENCH_KUBECONFIG` names a
 /// kubeconfig of that server. The measurement creates the cluster's objects on that server, so use
@@ -43,7 +44,7 @@ pub struct Measuring {
     /// Scenarios to measure; all by default
     #[arg(long, value_delimiter = ',', value_enum, value_name = "SCENARIO")]
     pub only: Vec<Scenario>,
-    /// Number of rounds; in each round, every server receives every kind of query
+    /// Number of rounds of the scenarios `cost` and `forwarded`; each round measures every server
     #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
     /// Seconds of each measurement in a round
@@ -55,7 +56,7 @@ pub struct Measuring {
     /// Numbers of kubedns instances in the scenario `fleet`
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 50, 200], value_name = "COUNT")]
     pub instances: Vec<u32>,
-    /// Further arguments for kubedns
+    /// Further argument for kubedns; may be given several times
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
     pub kubedns_arg: Vec<String>,
     /// Writes the results to performance.json and performance.md in this directory
@@ -75,9 +76,10 @@ pub enum Scenario {
     /// CPU time and latency while a large headless Service changes, and while many Deployments are
     /// updated
     Churn,
-    /// Latency of cluster names while queries for external names hang
+    /// Latency of cluster names during queries for external names that the upstream never answers
     Outside,
-    /// CPU time per query for an external name, compared with dnsmasq, Unbound and CoreDNS
+    /// CPU time per query for an external name, compared with dnsmasq, Unbound and CoreDNS; needs
+    /// NSD as the upstream
     Forwarded,
     /// Time from a change to the first answer that shows the change, and latency of forwarded
     /// queries, while clients read /explain and /cache
@@ -87,7 +89,7 @@ pub enum Scenario {
     /// Cost that kubedns causes on the API server of `BENCH_KUBECONFIG`, if given
     Real,
     /// Cost that many kubedns instances cause on the API server of `BENCH_KUBECONFIG`, if given,
-    /// and the time from a change until an instance answers with the change
+    /// and the time from a change until the answers of the instances show the change
     Fleet,
 }
 
@@ -115,8 +117,7 @@ pub enum Command {
         #[arg(long, default_value_t = 10_000, value_name = "COUNT")]
         services: u32,
     },
-    /// Serves the cluster's objects as an API server, to which the other measured DNS servers
-    /// connect
+    /// Serves the cluster's objects as an API server, for the DNS servers that `BENCH_PEERS` names
     Serve {
         /// Address to bind
         #[arg(long, default_value = "127.0.0.1:8001", value_name = "ADDRESS")]

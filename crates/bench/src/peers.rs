@@ -1,4 +1,4 @@
-//! The servers that kubedns is compared with.
+//! The DNS servers that are measured: kubedns, and the servers that it is compared with.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -33,7 +33,7 @@ pub struct Peer {
     pub pid: Pid,
     /// Whether the server sends real answers. An echo server does not.
     pub answers: bool,
-    /// The kinds of queries that the server can answer.
+    /// The kinds of queries to send to the server.
     pub kinds: Vec<Kind>,
     /// The process, if the benchmark started the server.
     _process: Option<Process>,
@@ -83,7 +83,7 @@ impl Peer {
     ) -> anyhow::Result<Option<Self>> {
         let Some(program) = server.program() else {
             say(&format!(
-                "{} is not measured, because it is not installed",
+                "{} is not used, because it is not installed",
                 server.name()
             ));
             return Ok(None);
@@ -135,7 +135,7 @@ impl Peer {
     /// CPU time of the process and its descendants so far.
     pub fn cpu(&self) -> anyhow::Result<Duration> {
         let own = cpu_time(self.pid)
-            .with_context(|| format!("{} has no process {}", self.name, self.pid))?;
+            .with_context(|| format!("the process {} of {} is not running", self.pid, self.name))?;
         Ok(own
             + descendants(self.pid)
                 .into_iter()
@@ -145,7 +145,7 @@ impl Peer {
     }
 }
 
-/// The servers that `BENCH_PEERS` names, each as `name=address:pid`, separated by commas.
+/// The servers in the value of `BENCH_PEERS`, each as `name=IP:port:pid`, separated by commas.
 pub fn named(variable: &str) -> anyhow::Result<Vec<Peer>> {
     let parts = variable
         .split(',')
@@ -154,7 +154,7 @@ pub fn named(variable: &str) -> anyhow::Result<Vec<Peer>> {
     parts
         .map(|part| {
             let (name, address, pid) = split(part)
-                .with_context(|| format!("{VARIABLE}: {part:?} is not name=address:pid"))?;
+                .with_context(|| format!("{VARIABLE}: {part:?} is not name=IP:port:pid"))?;
             let peer = Peer::running(name, address, pid);
             peer.cpu()?;
             Ok(peer)

@@ -43,7 +43,7 @@ pub struct Pulse {
     pub lost: usize,
 }
 
-/// Queries the addresses of `names` in turn, with a thousand queries a second for `span`.
+/// Queries the addresses of `names` in turn for `span`, with at most a thousand queries a second.
 pub async fn pulse(server: SocketAddr, names: &[String], span: Duration) -> anyhow::Result<Pulse> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
         .await

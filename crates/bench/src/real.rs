@@ -1,8 +1,8 @@
 //! A real API server that stores the generated cluster. `BENCH_KUBECONFIG` names its kubeconfig.
 //!
 //! Use a separate kube-apiserver with etcd and without controllers: controllers remove the
-//! endpoints, because there are no pods. Missing objects of the cluster are created, and no object
-//! is deleted.
+//! endpoints, because there are no pods. Missing objects of the cluster are created, and scenarios
+//! change the addresses of headless Services. No object is deleted.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -123,7 +123,7 @@ impl Real {
     /// Creates the missing objects of `cluster`. The API server chooses the cluster IPs.
     pub async fn load(&self, cluster: &Cluster) -> anyhow::Result<()> {
         say(&format!(
-            "real: the missing objects of {} Services are created",
+            "real API server: the missing objects of {} Services are created",
             cluster.services.len()
         ));
         let mut namespaces: Vec<&str> = cluster
@@ -199,15 +199,17 @@ impl Real {
         let api = Api::<K>::namespaced(self.client.clone(), namespace);
         api.patch(name, &PatchParams::default(), &patch)
             .await
-            .context("cannot change an object")?;
+            .with_context(|| format!("cannot change {} {namespace}/{name}", K::kind(&())))?;
         Ok(())
     }
 }
 
 /// Accepts the error that an object exists already.
-fn created<K>(result: kube::Result<K>) -> anyhow::Result<()> {
+fn created<K: Resource<DynamicType = ()>>(result: kube::Result<K>) -> anyhow::Result<()> {
     match result {
         Err(kube::Error::Api(status)) if status.code == CONFLICT => Ok(()),
-        result => result.map(drop).context("cannot create an object"),
+        result => result
+            .map(drop)
+            .with_context(|| format!("cannot create an object of the kind {}", K::kind(&()))),
     }
 }

@@ -18,7 +18,7 @@ pub use document::{check_page, merge_into};
 pub struct Report {
     /// The machine.
     pub machine: Machine,
-    /// First answer and memory.
+    /// Time to the first answer, and memory.
     pub start: Option<Start>,
     /// CPU time per query.
     pub cost: Option<Cost>,
@@ -26,13 +26,13 @@ pub struct Report {
     pub change: Option<Change>,
     /// Cost and latency during many changes.
     pub churn: Option<Vec<Churn>>,
-    /// Latency of cluster names while queries for external names hang.
+    /// Latency of cluster names during queries for external names that the upstream never answers.
     pub outside: Option<Outside>,
     /// CPU time per query for an external name.
     pub forwarded: Option<Forwarded>,
     /// Changes and forwarded queries while clients read pages.
     pub pages: Option<Pages>,
-    /// First answer and memory of the large cluster.
+    /// Time to the first answer, and memory, with the large cluster.
     pub large: Option<Start>,
     /// Results with a real API server.
     pub real: Option<Real>,
@@ -55,7 +55,7 @@ pub struct Machine {
     pub load: f64,
 }
 
-/// First answer and memory (in KiB).
+/// Time to the first answer, and memory in KiB.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Start {
     /// Number of Services.
@@ -123,12 +123,13 @@ pub struct Churn {
     pub resident: u32,
 }
 
-/// Cluster names while queries for external names hang.
+/// Latency of cluster names, without and with queries for external names. The upstream of these
+/// queries never answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outside {
     /// Latency of cluster names without queries for external names.
     pub without: Distribution,
-    /// Latency of cluster names while queries for external names hang.
+    /// Latency of cluster names during queries for external names.
     pub with: Distribution,
     /// Queries for cluster names without an answer.
     pub lost: usize,
@@ -232,7 +233,7 @@ pub struct Pages {
     pub peak_slow: u32,
 }
 
-/// Results with readers of one page.
+/// Results with readers of one page, or without readers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PagesRow {
     /// The readers.
@@ -260,7 +261,8 @@ pub struct Real {
     pub rows: Vec<RealRow>,
 }
 
-/// Results for one source of endpoints. Values of a start are medians of several starts.
+/// Results for one source of endpoints. `first_answer`, `own_cpu`, `api_cpu` and `octets` are
+/// medians of five starts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RealRow {
     /// `--endpoints-source`.
@@ -318,8 +320,8 @@ pub struct FleetRow {
     pub octets_each: f64,
     /// The time that the API server takes to accept a change.
     pub accepted: Distribution,
-    /// The time from the acceptance of a change to the answer of each instance; `None` without
-    /// kubedns.
+    /// The time from the acceptance of a change to the answer of each queried instance; `None`
+    /// without kubedns.
     pub answered: Option<Distribution>,
     /// The load average of the last minute, read at the end.
     pub load: f64,

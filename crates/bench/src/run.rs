@@ -16,7 +16,7 @@ use crate::{echo, hickory, report, scenario};
 ///
 /// # Errors
 ///
-/// If a measurement is not possible or a goal is missed.
+/// If the command fails, a goal is missed, or SIGINT or SIGTERM arrives.
 pub fn run(options: Options) -> anyhow::Result<()> {
     if let Some(Command::Echo {
         listen,

@@ -1,4 +1,4 @@
-//! The scenarios. Each measures one thing, such as the time to the first answer.
+//! The scenarios. Each makes the measurements of one situation, such as a start of kubedns.
 
 mod change;
 mod churn;

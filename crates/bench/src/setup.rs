@@ -28,7 +28,7 @@ impl Bench {
         };
         if !kubedns.is_file() {
             bail!(
-                "{} is not a file; build kubedns with `cargo build --release -p kubedns`",
+                "{} is not a file; build it with `cargo build --release -p kubedns`, or name a binary with --kubedns",
                 kubedns.display()
             );
         }

@@ -40,7 +40,7 @@ impl ZoneFile {
     }
 }
 
-/// The path of a program; `None` if it is not installed.
+/// The path of a program in the usual directories; `None` if it is in none of them.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let directories = ["/usr/sbin", "/usr/local/sbin", "/usr/bin", "/usr/local/bin"];
     directories

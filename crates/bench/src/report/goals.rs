@@ -109,7 +109,7 @@ impl Forwarded {
                 let bar = self.row_of(load.measure())?.microseconds.get(index)?;
                 (cost > bar).then(|| {
                     format!(
-                        "a forwarded query ({}) costs {cost:.1} us, more than the {bar:.1} us of {}",
+                        "a query for an external name ({}) costs {cost:.1} us, more than the {bar:.1} us of {}",
                         load.title(),
                         load.measure()
                     )

@@ -18,7 +18,7 @@ use apiserver::RunningApiServer;
 
 /// The pause between two changes: 100 a second.
 const PERIOD: Duration = Duration::from_millis(10);
-/// Total number of changes.
+/// Maximum number of changes. A small cluster has fewer Services to change.
 const CHANGES: u32 = 1000;
 /// The first of the addresses that Services get when they are changed.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
@@ -56,8 +56,8 @@ pub(super) fn services(cluster: &Cluster) -> impl Iterator<Item = &Service> {
 }
 
 /// Gives each Service a new address, a hundred a second, and measures the time to the first answer
-/// with that address. Each Service may change only once: after a second change, `shown` would wait
-/// in vain for the address of the first change.
+/// with that address. `changes` must not have a Service twice: after a second change, `shown` would
+/// wait in vain for the address of the first change.
 pub(super) async fn latency(
     api: &RunningApiServer,
     kubedns: &Kubedns,
@@ -79,7 +79,7 @@ pub(super) async fn latency(
         waiting.spawn(shown(kubedns.address(), altered, at, PAUSE));
     }
     let took: anyhow::Result<Vec<Duration>> = waiting.join_all().await.into_iter().collect();
-    Distribution::of(took?).context("nothing was changed")
+    Distribution::of(took?).context("no Service is left to change: raise --services")
 }
 
 /// The Service with `ip` as its cluster IP, or as the address of its first pod if headless.

@@ -32,10 +32,10 @@ const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
 /// time that the other instances need.
 const ASKED: usize = 50;
 /// The pause between two queries to the same instance is at least this time multiplied by the
-/// number of queried instances. So during a start, or after a change, all instances together get at
-/// most ten thousand queries a second.
+/// number of queried instances. So during a start, or for each change, all instances together get
+/// at most ten thousand queries a second.
 const SPACING: Duration = Duration::from_micros(100);
-/// The shortest pause between two queries to one kubedns.
+/// The shortest pause between two queries to the same instance.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Measures with the API server of `BENCH_KUBECONFIG`; `None` if the variable is not set.
@@ -104,7 +104,8 @@ async fn measure_fleet(
         idle_octets: started.octets(&idle) / started.seconds(&idle),
         busy_cpu_share: idle.cpu_share(&busy),
         octets_each: idle.octets(&busy) / f64::from(CHANGES),
-        accepted: Distribution::of(accepted).context("nothing was changed")?,
+        accepted: Distribution::of(accepted)
+            .context("the cluster has only one headless Service: raise --services")?,
         answered: Distribution::of(answered),
         load: report::load_average(),
     })

@@ -2,8 +2,8 @@
 //! forwarders.
 //!
 //! All forwarders have the same upstream. A measurement with uncached names queries new names, each
-//! of them once. The order of the forwarders alternates between rounds, and the median of the
-//! rounds is the result.
+//! of them once. The order of the forwarders alternates between rounds. The CPU time is the median
+//! of the rounds; latency and memory are measured once.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,9 +24,11 @@ use crate::setup::{Bench, say};
 use crate::zone::OUTSIDE;
 use testkit::processes::Usage;
 
-/// Names in a file for uncached queries: more than any server answers in one measurement.
+/// Names in a file for uncached queries: more than any server answers in two seconds, the default
+/// of `--seconds`.
 const NEW_NAMES: usize = 120_000;
-/// Names in a file for cached queries: fewer than fit in the smallest cache.
+/// Names in a file for cached queries. They fit in the smallest cache, that of dnsmasq with 1,000
+/// names.
 const REPEATED_NAMES: usize = 900;
 /// Duration of the queries whose latency is measured.
 const PULSE: Duration = Duration::from_secs(3);
@@ -39,6 +41,7 @@ type Samples = BTreeMap<(usize, ForwardedLoad), Vec<f64>>;
 /// Measures the forwarders; `None` if NSD, their upstream, is not installed.
 pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Option<Forwarded>> {
     let Some(upstream) = forwarders::start_upstream(bench.directory()).await? else {
+        say("forwarded: nothing is measured, because the upstream NSD is not installed");
         return Ok(None);
     };
     let peers = forwarders::start_forwarders(bench, upstream.address).await?;

@@ -1,5 +1,5 @@
-//! Queries for cluster names are measured while a client sends 5,000 queries a second for external
-//! names, whose upstream never answers.
+//! Measures queries for cluster names while a client sends 5,000 queries a second for external
+//! names. The upstream of the external names never answers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Number of queried cluster names.
 const NAMES: usize = 1000;
 
-/// Measures queries for cluster names, first alone and then while queries for external names hang.
+/// Measures queries for cluster names, first alone and then during queries for external names.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Outside> {
     say("outside: cluster names are queried, first alone and then beside external names");
     let api = api::start_on_free_port(cluster)?;

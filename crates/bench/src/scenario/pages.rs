@@ -21,7 +21,7 @@ use crate::probe;
 use crate::report::{Pages, PagesRow};
 use crate::setup::{Bench, say};
 
-/// Number of changes for each row of the results. They take five seconds.
+/// Number of changes for each row of the results. The changes of a row take five seconds.
 const CHANGES: u32 = 500;
 const SPAN: Duration = Duration::from_secs(5);
 /// The first of the addresses that changed Services get.
@@ -139,7 +139,7 @@ async fn read_again_and_again(status: SocketAddr, page: &'static str, read: Arc<
     }
 }
 
-/// The peak of the memory while two clients read `/cache` slowly for some seconds.
+/// The largest resident memory, in KiB, while two clients read `/cache` slowly for five seconds.
 async fn slow_readers(kubedns: &Kubedns) -> anyhow::Result<u32> {
     let mut readers = JoinSet::new();
     for _ in 0..2 {
@@ -151,8 +151,7 @@ async fn slow_readers(kubedns: &Kubedns) -> anyhow::Result<u32> {
             }
         });
     }
-    // Peak memory cannot be reset for a process of another user, so the resident memory is read
-    // again and again.
+    // A peak between two readings is missed.
     let mut most = 0;
     for _ in 0..60 {
         tokio::time::sleep(SPAN / 60).await;
