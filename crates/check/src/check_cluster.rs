@@ -1,7 +1,8 @@
 //! `kube-dns check cluster`: checks a running kube-dns, with advice for each failure.
 //!
-//! The command sends requests to the API server and to the status pages of the pod, and DNS queries
-//! for names of every kind. The requests change nothing, and each has a timeout.
+//! The command sends requests to the API server and to the status pages of the pod. It sends DNS
+//! queries to the pod, for names of every kind, and to the upstreams. The requests change nothing,
+//! and each has a timeout.
 
 mod api_server;
 mod names;

@@ -1,4 +1,5 @@
-//! Checks that the API server responds, and that it lists the objects that kubedns needs.
+//! Checks that the API server responds, that it lists the objects that kubedns needs, and that the
+//! ConfigMap is valid and in force. Reads the Services that the DNS checks query.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -28,19 +29,24 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of listed Services. The checks look among them for headless Services and
 /// `default/kubernetes`.
 const MAX_SERVICES: usize = 500;
-/// Advice for a missing permission.
-const GRANT_LIST: &str = "Give the ServiceAccount a role that may list and watch this kind.";
+/// Advice for a kind that cannot be listed.
+const GRANT_LIST: &str = "If this is forbidden, give the ServiceAccount, or the user of the kubeconfig, a role that may \
+                          list and watch this kind.";
 
 /// Advice for a `ServiceAccount` that has only the role of the stock addon.
 const BIND_OWN_ROLE: &str = "Apply manifests/components/role, which permits EndpointSlices: an Endpoints object has at most \
                              1000 addresses, and Kubernetes may remove the role system:kube-dns.";
+
+/// Advice for an API server that gives no usable response.
+const CHECK_API_SERVER: &str =
+    "Check the API server and the network to it. Meanwhile, kubedns serves the last known records.";
 
 /// The credentials of this command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Caller {
     /// The `ServiceAccount` of the pod; kubedns uses the same one.
     Pod,
-    /// The credentials of a kubeconfig or of a URL.
+    /// The user of a kubeconfig; no credentials if only a URL is given.
     Other,
 }
 
@@ -85,11 +91,11 @@ pub(super) struct HeadlessService {
 #[derive(Debug)]
 pub(super) struct ApiServerChecks {
     pub(super) checks: Vec<CheckLine>,
-    /// Empty if the API server cannot be reached.
+    /// Empty if the Services cannot be listed.
     pub(super) services: KnownServices,
 }
 
-/// Checks the API server.
+/// Checks the API server, the permissions, the ConfigMap and the nodes.
 pub(super) async fn check_api_server(
     options: &Options,
     status: Option<&SidecarStatus>,
@@ -102,7 +108,8 @@ pub(super) async fn check_api_server(
                 "the address or the credentials of the API server are unknown",
             )
             .with_detail(error.to_string());
-            let action = "Run this command in the container kubedns, or give --kubecfg-file.";
+            let action =
+                "Run this command in the container kubedns, or give a valid --kubecfg-file.";
             return ApiServerChecks {
                 checks: vec![check.with_advice(action, "api-server-lost")],
                 services: KnownServices::default(),
@@ -169,10 +176,10 @@ fn check_version(url: &str, version: Result<Value, RequestFailure>, took: Durati
             format!("{url} does not accept the credentials"),
             "Check the token of the ServiceAccount, or the kubeconfig.",
         ),
-        _ => (
-            format!("{url} does not answer"),
-            "Check the API server and the network to it. Meanwhile, kubedns serves the last known records.",
-        ),
+        RequestFailure::Unreachable(_) | RequestFailure::Silent(_) => {
+            (format!("{url} does not answer"), CHECK_API_SERVER)
+        }
+        _ => (format!("{url} does not tell its version"), CHECK_API_SERVER),
     };
     CheckLine::failed(GROUP, text)
         .with_detail(error.to_string())
@@ -297,8 +304,8 @@ async fn check_config_map(
             vec![check_defaults(&name, in_force)]
         }
         Err(error) => {
-            let check = CheckLine::skipped(CONFIGURATION, "the ConfigMap cannot be read from here");
-            vec![check.with_detail(error.to_string())]
+            let text = format!("{name} cannot be read from here");
+            vec![CheckLine::skipped(CONFIGURATION, text).with_detail(error.to_string())]
         }
     }
 }

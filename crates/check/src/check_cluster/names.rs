@@ -1,4 +1,4 @@
-//! Sends a query for one name of every kind to the DNS server that clients query.
+//! Sends queries for names of every kind to the DNS server that clients query.
 
 use std::net::IpAddr;
 use std::str::FromStr as _;

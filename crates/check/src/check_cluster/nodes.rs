@@ -44,7 +44,10 @@ pub(super) async fn check_nodes(connection: &Connection) -> Vec<CheckLine> {
     match read_nodes(connection).await {
         Ok((pods, nodes)) => check_pods(&pods, &nodes),
         Err(error) => {
-            let check = CheckLine::skipped(GROUP, "the nodes and their pods cannot be listed");
+            let check = CheckLine::skipped(
+                GROUP,
+                "the nodes, or the EndpointSlices of the DNS Service, cannot be listed",
+            );
             vec![check.with_detail(error.to_string())]
         }
     }

@@ -1,4 +1,5 @@
-//! Checks the status pages of the containers: readiness, probes, upstreams and configuration.
+//! Checks the readiness of kubedns. Checks the probes, the nanny, the upstreams and the
+//! configuration according to the sidecar's status.
 
 use futures::future::join_all;
 use reports::finding::{FindingGroup, FindingKind, PodFinding};
@@ -53,15 +54,15 @@ pub(super) async fn check_status(
     if options.sidecar.is_empty() {
         return vec![CheckLine::skipped(
             GROUP,
-            "no sidecar is given: dnsmasq, upstreams and configuration are not checked",
+            "no sidecar is given: dnsmasq, the upstreams and the configuration in force are not checked",
         )];
     }
     let status = match status {
         Ok(status) => status,
         Err(error) => {
             let text = format!("the sidecar does not answer at {}", options.sidecar);
-            let action =
-                "Read the log of the sidecar. Upstreams and configuration are not checked.";
+            let action = "Read the log of the sidecar. Without it, dnsmasq, the upstreams and the configuration in force \
+                          are not checked.";
             let check = CheckLine::failed(GROUP, text).with_detail(error);
             return vec![check.with_advice(action, "no-answers")];
         }
@@ -75,7 +76,7 @@ pub(super) async fn check_status(
     checks
 }
 
-/// Requests the health check of each probe, as the kubelet does.
+/// Requests the health check of each probe.
 async fn check_probes(sidecar: &str, status: &SidecarStatus) -> Vec<CheckLine> {
     let probes = status.probes.iter();
     join_all(probes.map(|probe| check_probe(sidecar, probe))).await
@@ -83,7 +84,8 @@ async fn check_probes(sidecar: &str, status: &SidecarStatus) -> Vec<CheckLine> {
 
 async fn check_probe(sidecar: &str, probe: &ProbeStatus) -> CheckLine {
     let target = format!("/healthcheck/{}", probe.label);
-    // The kubelet sends the same request, and restarts the container if the response is an error.
+    // The liveness probes of kubedns and dnsmasq send the same requests. After several failures,
+    // the kubelet restarts the container.
     let reason = match read_page(sidecar, &target, MAX_PAGE).await {
         Ok(page) if page.status == 200 => {
             let time = milliseconds(probe.latency());
@@ -93,7 +95,8 @@ async fn check_probe(sidecar: &str, probe: &ProbeStatus) -> CheckLine {
         Err(error) => error,
     };
 
-    let text = format!("{target} fails: the kubelet restarts the container");
+    let text =
+        format!("{target} fails: the kubelet restarts a container that has this liveness probe");
     CheckLine::failed(GROUP, text)
         .with_detail(reason)
         .with_advice(

@@ -193,7 +193,7 @@ async fn node_without_pod_is_named() {
 
     service["spec"]["trafficDistribution"] = "PreferSameNode".into();
     cluster.set(service);
-    let unlisted = "the nodes and their pods cannot be listed";
+    let unlisted = "the nodes, or the EndpointSlices of the DNS Service, cannot be listed";
     let (_, checks) = check(&words(&cluster, &kubedns)).await;
     assert_says(&checks, "skipped", unlisted, "nodes");
 

@@ -225,7 +225,7 @@ async fn check_shows_stock_role(config: String, kubedns: &Kubedns) {
     ];
     let (_, checks) = check::check(&words).await;
     let slices = "endpointslices cannot be listed";
-    let config_map = "the ConfigMap cannot be read from here";
+    let config_map = "ConfigMap kube-system/kube-dns cannot be read from here";
     let headless = "a headless Service: db.apps.svc.cluster.local has 1 address (";
     for (outcome, start, detail) in [
         ("passed", "https://127.0.0.1", "answers: Kubernetes v"),
