@@ -35,7 +35,7 @@ Validates a ConfigMap of kube-dns before it is applied.
 FILE is YAML or JSON with a ConfigMap, which may be in a List as kubectl prints it. DIR has one file per key, like a mounted ConfigMap. The word - means standard input.
 With --dnsmasq-args, the command prints a line for each argument of dnsmasq, with the key or flag of kubedns that replaces it; the exit status is 1 if an argument has no replacement.
 With --corefile, the command prints a configuration of CoreDNS for the ConfigMap and the arguments of the container kubedns in FILE, and for the arguments in --kubedns-args; the exit status is 1 if a flag or a key has no counterpart.
-Each finding is a line. The exit status is 0 if the ConfigMap is good, 1 if there are findings, and 2 if nothing can be read.
+Each finding is a line. The exit status is 0 if the ConfigMap is good, 1 if there are findings, and 2 if the command line is wrong or the input cannot be used.
 
 ";
 /// Maximum size of the file, in octets; a `ConfigMap` is smaller.
@@ -56,7 +56,7 @@ pub(crate) struct Options {
         conflicts_with = "path"
     )]
     dnsmasq_args: String,
-    /// write a configuration of CoreDNS that is equivalent to the flags and the ConfigMap
+    /// write a configuration of CoreDNS that replaces the flags and the ConfigMap
     #[arg(long)]
     corefile: bool,
     /// arguments of kubedns, as one text; they are added to those in FILE
@@ -80,7 +80,7 @@ pub(super) fn run_command(words: impl IntoIterator<Item = OsString>) -> Exit {
         return dnsmasq_args::report(&options.dnsmasq_args);
     }
     if options.path.is_empty() || !options.rest.is_empty() {
-        let reason = format!("expected FILE, DIR or -, see {NAME} --help");
+        let reason = format!("expected one FILE, DIR or -, see {NAME} --help");
         return super::usage_error(NAME, &reason);
     }
 
@@ -114,9 +114,9 @@ impl ConfigData {
     }
 }
 
-/// Writes the configuration of `CoreDNS` for the `ConfigMap` of the file, and for the arguments of
-/// the containers named kubedns. The file must have exactly one `ConfigMap`, or at most one if the
-/// file has arguments of kubedns.
+/// Writes the configuration of `CoreDNS` for the `ConfigMap` in FILE or DIR, for the arguments of
+/// the containers named kubedns in FILE, and for `--kubedns-args`. FILE must have exactly one
+/// `ConfigMap`, or at most one if it has arguments of kubedns.
 fn write_corefile(options: &Options) -> Result<Exit, String> {
     let mut arguments = Vec::new();
     let maps = if options.path != "-" && Path::new(&options.path).is_dir() {
@@ -144,7 +144,10 @@ fn write_corefile(options: &Options) -> Result<Exit, String> {
             ));
         }
         [map] => &map.data,
-        _ => return Err("there is more than one ConfigMap in it".to_owned()),
+        _ => {
+            let reason = "there is more than one ConfigMap in it, but --corefile accepts only one";
+            return Err(reason.to_owned());
+        }
     };
     let config = dnsconfig::parse_for(data, &options.domain.bare());
     let config = config.map_err(|error| error.to_string())?;

@@ -1,5 +1,5 @@
-//! `kube-dns check config --corefile`: writes the `CoreDNS` configuration that is equivalent to the
-//! flags and the `ConfigMap`.
+//! `kube-dns check config --corefile`: writes a configuration of `CoreDNS` that replaces the flags
+//! and the `ConfigMap` of kube-dns.
 //!
 //! The text begins with comments. The comments name the flags and keys that have no counterpart,
 //! and the flags and keys whose counterpart differs. `docs/coredns.md` describes the probes of the
@@ -93,7 +93,7 @@ impl Corefile {
 
     fn to_text(&self) -> String {
         let mut text =
-            "# This configuration of CoreDNS 1.14 is equivalent to kube-dns with your flags and your ConfigMap.\n"
+            "# This configuration of CoreDNS 1.14 replaces kube-dns with your flags and your ConfigMap.\n"
                 .to_owned();
         for (title, lines) in [
             (
@@ -364,7 +364,8 @@ fn etcd_credentials(flags: &KubednsFlags) -> Vec<String> {
     options
 }
 
-/// The keys that `CoreDNS` has no plugin for, or whose plugin lacks a part of the key's features.
+/// The keys without a counterpart, or with only a partial one, except for the keys in
+/// [`ExternalServers::missing`].
 fn missing_keys(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if !config.federations.is_empty() {
