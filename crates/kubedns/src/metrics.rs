@@ -29,7 +29,7 @@ pub struct Metrics {
     pub addresses: IntGaugeVec,
     /// Endpoints objects that the control plane truncated.
     pub over_capacity: IntGauge,
-    /// Records served.
+    /// Address, SRV and CNAME records of Services and endpoints.
     pub records: IntGauge,
     /// 1 once the first lists are complete.
     pub synced: IntGauge,
@@ -74,7 +74,10 @@ impl Metrics {
                 "kubedns_endpoints_over_capacity",
                 "Endpoints objects that the control plane truncated to 1000 addresses.",
             )?,
-            records: registry.int_gauge("kubedns_records", "DNS records served.")?,
+            records: registry.int_gauge(
+                "kubedns_records",
+                "Address, SRV and CNAME records of Services and endpoints.",
+            )?,
             synced: registry.int_gauge(
                 "kubedns_synced",
                 "1 once the first lists of Services and endpoints are complete.",
