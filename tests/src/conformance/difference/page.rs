@@ -18,12 +18,21 @@ cluster may depend on the answer of kube-dns.
 
 The page uses these words:
 
-* An *alias* is a name with a CNAME record: an ExternalName Service or a federated name.
+* An *external name* is a name outside the cluster.
+* A [*stub domain*](configmap.md#a-stub-domain) is a domain with DNS servers of its own.
+* An *alias* is a name with a CNAME record: an ExternalName Service or a federated name. Its *target* is the name in the CNAME record.
 * A *federated name* such as `web.apps.west.svc.cluster.local` stands for a Service in a federation of clusters (here `west`).
 * An *SRV name* begins with a port and a protocol: `_http._tcp.web.apps.svc.cluster.local`.
 * A *pod name* is made of an address: `10-0-0-1.apps.pod.cluster.local`.
-* *kubedns*, *nanny* and *sidecar* are the programs of kube-dns-rs. After *kube-dns:*, nanny and sidecar are those of kube-dns.
+* A *wildcard* is a queried name with a label `*`, which stands for any label: `*.apps.svc.cluster.local`.
+* The *first sync* is complete when the first lists from the API server are complete.
+* *kubedns*, *nanny* and *sidecar* are the programs of kube-dns-rs. After *kube-dns:*, nanny and sidecar are those of kube-dns, and
+  kube-dns is also the program in the container kubedns.
 * *Ours* is the behaviour of kube-dns-rs. *Pinned by* lists tests; [the last section](#how-this-page-is-kept-true) explains it.
+
+The answers on this page are those of kubedns. With [dnsmasq in front](topologies.md), clients may get them from the cache of dnsmasq.
+In the topology `drop-in`, dnsmasq itself queries the upstreams for external names. The differences about upstreams then apply mostly
+to the targets of ExternalName Services and to reverse names.
 ";
 
 const TAIL: &str = "
