@@ -180,6 +180,16 @@ pub enum ServerAddr {
     },
 }
 
+impl ServerAddr {
+    /// Whether the server is queried in plain DNS over UDP. dnsmasq can query only such servers.
+    pub fn is_plain(&self) -> bool {
+        match self {
+            Self::Address(server) => server.plain().is_some(),
+            Self::Name { .. } => true,
+        }
+    }
+}
+
 impl From<SocketAddr> for ServerAddr {
     fn from(address: SocketAddr) -> Self {
         Self::Address(address.into())

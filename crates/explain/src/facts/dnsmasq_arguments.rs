@@ -97,6 +97,11 @@ impl DnsmasqArguments {
         !self.0.iter().any(|option| option.name == "no-resolv")
     }
 
+    /// Whether dnsmasq answers from the hosts file.
+    pub(crate) fn reads_hosts(&self) -> bool {
+        !self.0.iter().any(|option| option.name == "no-hosts")
+    }
+
     /// The servers that are given without a domain.
     pub(crate) fn servers(&self) -> Vec<String> {
         let servers = self.0.iter().filter(|option| option.is_server());

@@ -37,7 +37,11 @@ pub(crate) struct DnsFront {
 impl DnsFront {
     /// The records of `name` (in lower case) in the hosts file, if pods query dnsmasq.
     pub(crate) fn hosts_answer(&self, name: &Name, qtype: u16) -> Option<TypeAnswer> {
-        if !self.topology.is_behind_dnsmasq() {
+        let reads_hosts = self
+            .arguments
+            .as_ref()
+            .is_none_or(DnsmasqArguments::reads_hosts);
+        if !self.topology.is_behind_dnsmasq() || !reads_hosts {
             return None;
         }
 
@@ -167,14 +171,15 @@ impl DnsFront {
         // dnsmasq selects the servers of the longest matching domain. If the same domain belongs to
         // kubedns and to a stub domain, dnsmasq uses the servers of both.
         match (kubedns_domain, self.stub_domain(name)) {
-            (Some(domain), Some(stub)) if domain == stub.domain => self.with_options(
-                name,
-                dnsmasq_path(
-                    DnsmasqAsks::KubednsAndStubDomain,
-                    Some(&stub.domain),
-                    stub.servers,
+            (Some(domain), Some(stub)) if domain == stub.domain && stub.is_plain() => self
+                .with_options(
+                    name,
+                    dnsmasq_path(
+                        DnsmasqAsks::KubednsAndStubDomain,
+                        Some(&stub.domain),
+                        stub.servers,
+                    ),
                 ),
-            ),
             (Some(domain), stub)
                 if stub
                     .as_ref()
@@ -184,7 +189,11 @@ impl DnsFront {
             }
             (_, Some(stub)) => {
                 let domain = Some(&stub.domain);
-                let path = dnsmasq_path(DnsmasqAsks::StubDomain, domain, stub.servers);
+                let path = if stub.is_plain() {
+                    dnsmasq_path(DnsmasqAsks::StubDomain, domain, stub.servers)
+                } else {
+                    path_to_kubedns(domain)
+                };
                 self.with_options(name, path)
             }
             _ => self.path_to_upstreams(name),
@@ -260,6 +269,8 @@ impl DnsFront {
     fn path_to_upstreams(&self, name: &Name) -> DnsmasqPath {
         let upstreams = &self.config.upstream_nameservers;
         let path = match &self.arguments {
+            // The nanny makes kubedns the only server for external names.
+            _ if upstreams.iter().any(|server| server.plain().is_none()) => path_to_kubedns(None),
             _ if !upstreams.is_empty() => dnsmasq_path(DnsmasqAsks::Upstreams, None, upstreams),
             Some(arguments) if !arguments.reads_resolv_conf() => {
                 dnsmasq_path(DnsmasqAsks::Arguments, None, &arguments.servers())
@@ -314,6 +325,13 @@ impl DnsFront {
 struct StubDomain<'c> {
     domain: Name,
     servers: &'c [ServerAddr],
+}
+
+impl StubDomain<'_> {
+    /// Whether dnsmasq can query all servers. Otherwise the nanny gives the domain to kubedns.
+    fn is_plain(&self) -> bool {
+        self.servers.iter().all(ServerAddr::is_plain)
+    }
 }
 
 /// The path of a query if pods query kubedns directly. One of the servers to which kubedns forwards

@@ -14,6 +14,7 @@ use super::cluster::Cluster;
 use super::transcript;
 use crate::DnsmasqTopology;
 use crate::document::{DnsmasqAsks, LookupOutcome};
+use crate::facts::dnsmasq_arguments::DnsmasqArguments;
 
 /// A cluster whose dnsmasq has stub domains below the domains of kubedns.
 fn cluster() -> Cluster {
@@ -93,6 +94,10 @@ fn hosts_file_overrides_records() {
     let mut cluster = cluster();
     cluster.hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/hosts");
     transcript::compare(&cluster, include_str!("hosts.txt"), 6);
+    let path = |cluster: &Cluster| cluster.text("localhost. A").contains("/etc/hosts");
+    assert!(path(&cluster));
+    cluster.arguments = Some(DnsmasqArguments::parse(&["--no-hosts".to_owned()]));
+    assert!(!path(&cluster), "dnsmasq does not read the file");
     // With kubedns in front, the hosts file of dnsmasq does not matter.
     for topology in [DnsmasqTopology::Direct, DnsmasqTopology::Alone] {
         cluster.topology = topology;
@@ -116,6 +121,33 @@ fn single_label_is_forwarded_by_dnsmasq() {
     cluster.topology = DnsmasqTopology::Direct;
     let said = "kubedns does not forward names of one label (SERVFAIL)";
     cluster.expect(last, &[("intra A", ["nx_domain", "serv_fail", said])]);
+}
+
+/// dnsmasq queries servers only in plain DNS over UDP. If a list has other servers, the nanny gives
+/// the names of the list to kubedns.
+#[test]
+fn servers_over_tls_are_queried_by_kubedns() {
+    let mut cluster = Cluster::with_everything();
+    let mut config = (*cluster.server.config.config).clone();
+    let servers = ["192.0.2.11", "tls://192.0.2.12#dns.example"];
+    config.upstream_nameservers = servers.iter().map(|text| text.parse().unwrap()).collect();
+    config.stub_domains.insert(
+        "corp.test".to_owned(),
+        vec!["tcp://192.0.2.13".parse().unwrap()],
+    );
+    config
+        .stub_domains
+        .insert("plain.test".to_owned(), vec!["192.0.2.14".parse().unwrap()]);
+    cluster.server.config.config = config.into();
+
+    for (name, asks) in [
+        ("www.example.com.", DnsmasqAsks::Kubedns),
+        ("a.corp.test.", DnsmasqAsks::Kubedns),
+        ("a.plain.test.", DnsmasqAsks::StubDomain),
+    ] {
+        let explanation = cluster.explain(&format!("{name} A"));
+        assert_eq!(explanation.detail.dnsmasq.asks, asks, "{name}");
+    }
 }
 
 #[test]

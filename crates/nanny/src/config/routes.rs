@@ -252,7 +252,7 @@ impl ComputedRoutes {
         domain: &str,
         servers: &[ServerAddr],
     ) -> Vec<Nameserver> {
-        if servers.iter().any(is_not_plain) {
+        if !servers.iter().all(ServerAddr::is_plain) {
             // kubedns can query all of these servers, but dnsmasq only some of them.
             return vec![from.kubedns_if_it_follows()];
         }
@@ -394,12 +394,7 @@ pub fn asks_kubedns(config: &Config) -> bool {
 pub fn needs_kubedns(config: &Config) -> bool {
     let mut upstreams = config.upstream_nameservers.iter();
     let mut stub_servers = config.stub_domains.values().flatten();
-    upstreams.any(|server| server.plain().is_none()) || stub_servers.any(is_not_plain)
-}
-
-/// Returns whether dnsmasq cannot query the server: dnsmasq forwards only in plain DNS.
-fn is_not_plain(server: &ServerAddr) -> bool {
-    matches!(server, ServerAddr::Address(server) if server.plain().is_none())
+    upstreams.any(|server| server.plain().is_none()) || !stub_servers.all(ServerAddr::is_plain)
 }
 
 fn push_new(servers: &mut Vec<Nameserver>, server: Nameserver) {
