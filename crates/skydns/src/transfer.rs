@@ -238,6 +238,12 @@ impl<V: View> ZoneTransfers<V> {
             .is_none_or(|loading| loading.contains(zone))
     }
 
+    /// Counts a transfer query that was refused before a transfer began.
+    pub(crate) fn count_refusal(&self) {
+        self.metrics
+            .count_transfer(ResponseForm::Error, TransferResult::Refused);
+    }
+
     /// Answers a transfer query over UDP with only the SOA record, or with an error. The serial
     /// shows the client whether to retry over TCP (RFC 1995, section 2). Returns the RCODE; `None`
     /// if the message is not a query.
@@ -259,8 +265,7 @@ impl<V: View> ZoneTransfers<V> {
                 Some(rcode::NOERROR)
             }
             Err(TransferRejection { rcode, response }) => {
-                self.metrics
-                    .count_transfer(ResponseForm::Error, TransferResult::Refused);
+                self.count_refusal();
                 out.extend_from_slice(&response);
                 Some(rcode)
             }

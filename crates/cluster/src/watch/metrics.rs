@@ -84,6 +84,16 @@ impl WatchMetrics {
 
     /// The metrics of the feed of `kind`. Creates the missing series with the value zero.
     pub fn feed(&self, kind: Kind) -> FeedMetrics {
+        let connected = self.connected.with_label_values(&[kind.label()]);
+        FeedMetrics {
+            connected: Some(connected),
+            ..self.feed_without_connection(kind)
+        }
+    }
+
+    /// The metrics of a feed of `kind` that does not report whether its watch is open. Without
+    /// another feed of the kind, the gauge has no series for the kind.
+    pub(super) fn feed_without_connection(&self, kind: Kind) -> FeedMetrics {
         let label = [kind.label()];
         for reason in RequestFailure::REASONS.into_iter().chain(["timeout"]) {
             self.restarts.with_label_values(&[kind.label(), reason]);
@@ -92,7 +102,7 @@ impl WatchMetrics {
         FeedMetrics {
             kind,
             malformed: self.malformed.with_label_values(&label),
-            connected: Some(self.connected.with_label_values(&label)),
+            connected: None,
             lists: self.lists.with_label_values(&label),
             bookmarks: self.bookmarks.with_label_values(&label),
             events: self.events.with_label_values(&label),

@@ -27,7 +27,7 @@ pub fn own_node_feed(
         WatchTiming::default(),
         // Only the feed of all Nodes, which may run at the same time, sets the gauge that tells
         // whether the watch is open.
-        metrics.feed(Kind::Node).without_connection(),
+        metrics.feed_without_connection(Kind::Node),
         sink,
         Event::OwnNode,
     );

@@ -150,6 +150,10 @@ async fn transfer_needs_key_and_address() {
     );
     let refused = "kubedns_transfers_total{form=\"error\",result=\"refused\"}";
     assert_eq!(peers.metric(refused).await, Some(1.0));
+    let before = signed.metric(refused).await.unwrap();
+    assert!(zone(signed.dns, &["-y", wrong]).is_err());
+    let after = signed.metric(refused).await;
+    assert_eq!(after, Some(before + 1.0), "a wrong key is counted, too");
     // Without `--transfer-to`, no metrics of transfers are exported, and AXFR is an ordinary query
     // for a type without records.
     assert_eq!(off.metric(refused).await, None);

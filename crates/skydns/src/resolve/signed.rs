@@ -10,7 +10,7 @@ use crate::engine::Reply;
 use crate::engine::System;
 use crate::serial;
 use crate::transfer::{ResponseSigner, ZoneTransfers};
-use wire::{Query, Transport, rcode};
+use wire::{Query, Transport, rcode, rtype};
 
 impl<B: Backend> Resolver<B> {
     /// Adds zone transfers to the resolver.
@@ -59,6 +59,9 @@ impl<B: Backend> Resolver<B> {
         let signer = match transfers.response_signer(query) {
             Ok(signer) => signer,
             Err(refusal) => {
+                if matches!(query.qtype, rtype::AXFR | rtype::IXFR) {
+                    transfers.count_refusal();
+                }
                 refusal.append_response(query.message, query.question_end(), out);
                 return AnswerAttempt::Answered(authoritative_reply(query, refusal.rcode()));
             }
