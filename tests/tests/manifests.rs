@@ -381,6 +381,18 @@ fn components_combine_in_their_order() {
     }
 }
 
+#[test]
+fn clusterset_applies_to_every_kind_of_pod() {
+    for manifest in ["base", "alone", "node"] {
+        let directory = tempfile::tempdir().unwrap();
+        let documents = combine(directory.path(), &[manifest], &["clusterset"]).unwrap();
+        let pods = pods(&documents);
+        let kubedns = pods.first().unwrap().container("kubedns").unwrap();
+        let has_domain = used(&kubedns.args).contains("clusterset-domain");
+        assert!(has_domain, "{manifest}: {:?}", kubedns.args);
+    }
+}
+
 /// If dnsmasq forwards all queries to kubedns, kubedns has the flag `--topology=cache` and reads
 /// the ConfigMap.
 #[test]
