@@ -358,6 +358,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
             self.malformed_log.log_part(&read.key, note);
         }
         history.note_listed(&read.key, &read.parsed.uid);
+        self.metrics.count_event();
         self.send_event(read.parsed.object, at).await
     }
 
@@ -391,16 +392,20 @@ impl<E: Send + 'static> CollectionFeed<E> {
         }
         history.note_changed(&read.key, &read.parsed.uid);
         history.advance(&read.parsed.version);
+        self.metrics.count_event();
         self.send_event(read.parsed.object, at).await
     }
 
     async fn send_change(&self, change: Change<Infallible>, at: Instant) -> Result<(), AttemptEnd> {
+        // The beginning and the end of a list are no changes.
+        if matches!(change, Change::Deleted(_)) {
+            self.metrics.count_event();
+        }
         let event = self.converter.convert_without_object(change);
         self.send_event(event, at).await
     }
 
     async fn send_event(&self, event: E, at: Instant) -> Result<(), AttemptEnd> {
-        self.metrics.count_event();
         let at = at.into_std();
         let sent = self.sink.send(ReceivedEvent { event, at }).await;
 

@@ -476,6 +476,10 @@ async fn incomplete_endpoints_never_replace_slices() {
         let sources = ["endpoints", "endpointslices"]
             .map(|kind| running.is_set("kubedns_endpoints_source", kind));
         assert_eq!(sources, [false, true], "{what}");
+        // An empty list contains no change.
+        let no_events = "kubedns_events_total{kind=\"endpoints\"} 0\n";
+        let metrics = running.registry.render().unwrap();
+        assert_eq!(metrics.contains(no_events), endpoints.is_empty(), "{what}");
         let asked = stub
             .asked(|asked| asked.resource == "endpointslices" && REFUSED[0].contains(&asked.at));
         let pauses = asked

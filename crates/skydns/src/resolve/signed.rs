@@ -46,8 +46,9 @@ impl<B: Backend> Resolver<B> {
         AnswerAttempt::Answered(reply)
     }
 
-    /// Verifies the signature of a query, if it has one, and attempts to answer the query. This function handles all queries, not only those for
-    /// transfers: a secondary also signs its other queries, for example for the SOA.
+    /// Verifies the signature of a query, if it has one, and attempts to answer the query. This
+    /// function handles all queries, not only those for transfers: a secondary also signs its other
+    /// queries, for example for the SOA.
     pub(super) fn attempt_signed(
         &self,
         transfers: &ZoneTransfers<B::View>,
