@@ -50,7 +50,7 @@ const ELSEWHERE: &str = "
     docs/migrating.md            | Without a lost query          | tests/tests/migrating.rs::from_1_36_loses_no_query
     docs/migrating.md            | From 1.5                      | tests/tests/migrating.rs::from_1_5
     docs/migrating.md            | From 1.4                      | tests/tests/migrating.rs::from_1_4
-    docs/migrating.md            | From before 1.4               | needs one etcd with the API v2 and another with the API v3
+    docs/migrating.md            | From 1.2 and earlier          | needs one etcd with the API v2 and another with the API v3
     docs/migrating.md            | Going back                    | needs a cluster to migrate; was run on a kubelet
     docs/migrating.md            | To a pod on each node         | needs a cluster to migrate; was run on a kubelet
     docs/migrating.md            | check config --corefile       | crates/check/src/check_config/tests.rs::corefile_has_flags_of_deployment
