@@ -1,5 +1,5 @@
-//! Checks that the Helm chart installs the objects of `manifests/`, that each value of the chart
-//! sets its field, and that the chart refuses wrong values.
+//! Checks that the Helm chart installs the objects of `manifests/`, that values of the chart set
+//! their fields, and that the chart refuses wrong values.
 
 #![allow(
     clippy::unwrap_used,
@@ -99,7 +99,10 @@ fn chart_shapes_match_kustomize() {
 
         let kept = documents(&fs::read_to_string(&file).unwrap()).unwrap();
         let rendered = render(&manifests_root().join(name)).unwrap();
-        assert_eq!(kept, rendered, "{name}: regenerate it with UPDATE_CHART=1");
+        assert_eq!(
+            kept, rendered,
+            "shapes/{name}.yaml is out of date: regenerate it with UPDATE_CHART=1"
+        );
     }
 
     let component = fs::read_to_string(manifests_root().join("components/pods/rbac.yaml")).unwrap();
@@ -237,7 +240,8 @@ const NODE_CACHE_VALUES: &str = r#"
     image.pullSecrets=["mine"]                        | /imagePullSecrets       | [{"name": "mine"}]
 "#;
 
-/// The values `clusterIP` and `clusterDomain` apply to kube-dns and to the cache on the nodes.
+/// The values `clusterIP`, `clusterDomain`, `image.pullPolicy` and `image.pullSecrets` apply to
+/// kube-dns and to the cache on the nodes.
 #[test]
 fn node_cache_values_change_its_daemonset() {
     if is_helm_missing() {

@@ -26,12 +26,18 @@ async fn agrees(target: Target, mode: Mode) {
         .await
         .expect("every scenario can be played");
     println!("{report}");
-    assert!(report.asked() > 0, "no scenario has {filter:?} in its name");
-    assert!(report.is_clean(), "answers differ, see above");
+    assert!(
+        report.asked() > 0,
+        "no question was asked: no scenario has {filter:?} in its name, or all such scenarios were skipped"
+    );
+    assert!(
+        report.is_clean(),
+        "there are unlisted or stale differences: the report above shows them"
+    );
 }
 
-/// Runs the suite against our binary with a further flag. Does nothing for another binary, which
-/// does not have the flag.
+/// Runs the suite against our binary with a further flag. Does nothing if `KUBE_DNS_BINARY` selects
+/// another binary, because that binary does not have the flag.
 async fn agrees_with(flag: &str, mode: Mode) {
     if foreign().is_none() {
         agrees(Target::Ours(vec![flag.to_owned()]), mode).await;
@@ -51,8 +57,8 @@ async fn strict_answers_agree_or_are_listed() {
     agrees_with("--strict-dns", Mode::Strict).await;
 }
 
-/// The scenarios contain Endpoints. After mirroring to EndpointSlices, the answers must be the
-/// same.
+/// The scenarios contain Endpoints, which the API server mirrors to EndpointSlices. If kubedns
+/// reads the EndpointSlices, its answers must be the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn endpoint_slices_give_same_answers() {
     agrees_with(READ_SLICES, Mode::Default).await;

@@ -1,12 +1,15 @@
-//! Compares the answers of kubedns with recorded answers of CoreDNS' kubernetes plugin
-//! (`tests/conformance/coredns`). The flags of kubedns correspond to the options of the plugin. The
-//! test puts objects directly into the index, and queries directly into the engine.
+//! Compares the answers of kubedns with answers of CoreDNS' kubernetes plugin
+//! (`tests/conformance/coredns`). Some answers were recorded, and some come from the tests of
+//! CoreDNS. The flags of kubedns correspond to the options of the plugin. The test puts objects
+//! directly into the index, and queries directly into the engine.
 //!
 //! `COREDNS=pods cargo test -p tests --test coredns` limits this comparison to the scenarios with
 //! `pods` in their name.
 //!
-//! The module `real` compares a real CoreDNS with the recorded answers. The variable `COREDNS_BIN`
-//! has the path of this CoreDNS. Without the variable, `coredns` is taken from `PATH`.
+//! The module `corefile` compares the Corefile that `kube-dns check config` writes with the options
+//! of the plugin. The module `real` starts a real CoreDNS with this Corefile. The answers of
+//! CoreDNS must be those of the scenario. The variable `COREDNS_BIN` has the path of CoreDNS.
+//! Without the variable, `coredns` is taken from `PATH`.
 
 #![allow(
     clippy::expect_used,
@@ -46,6 +49,6 @@ fn coredns_answers_agree_or_are_listed() {
     assert!(asked > 0, "no scenario has {filter:?} in its name");
     assert_eq!(
         wrong, 0,
-        "{wrong} of {asked} answers are wrong, and are printed above"
+        "{wrong} of {asked} cases fail: the text above says how"
     );
 }

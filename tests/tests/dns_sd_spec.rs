@@ -1,5 +1,6 @@
-//! Checks the real binary against each section of Kubernetes DNS-Based Service Discovery 1.1.0, by
-//! default and with `--strict-dns`.
+//! Checks the real binary against sections 2.2 to 2.5 of Kubernetes DNS-Based Service Discovery
+//! 1.1.0, by default and with `--strict-dns`. Two further tests are about records that the
+//! specification does not require.
 
 #![allow(
     clippy::expect_used,
@@ -21,8 +22,9 @@ use tests::lab::Lab;
 /// The name and the flags of each mode of the server.
 const WAYS: [(&str, &[&str]); 2] = [("default", &[]), ("strict", &["--strict-dns"])];
 
-/// Checks the answers of a table, whose columns are the name without the cluster domain, the type,
-/// and the answer as `Lab::answer` returns it.
+/// Checks the answers of a table. Its columns are the name, the type, and the answer as
+/// `Lab::answer` returns it. Only reverse names are complete: other names lack the cluster domain.
+/// Each name is queried in upper case, too.
 async fn hold(lab: &Lab, way: &str, answers: &str) {
     for [name, rtype, expected] in table::rows(answers) {
         let whole = if name.ends_with(".arpa.") {
@@ -132,7 +134,7 @@ async fn section_2_3_srv_additional_addresses() {
 }
 
 /// kubedns makes the label `3766346139356635` for the address without a hostname. The label must
-/// not change, since kube-dns has the same label in its SRV answers.
+/// not change, because kube-dns has the same label in its SRV answers.
 const HEADLESS: &str = "
     # 2.4.1: A and AAAA records of the Service and of each endpoint
     set.my-ns.svc                  | A    | NOERROR 10.233.0.1 10.3.0.100 10.3.0.101

@@ -1,5 +1,7 @@
-//! Compares the reference pages in `docs/` with the binaries. Everything documented must exist, and
-//! everything that exists must be documented.
+//! Checks the documentation. The reference pages in `docs/` must have the flags, metrics and keys
+//! of the ConfigMap that exist, and no others. Commands must name existing files and subcommands,
+//! and those that a test can run must print what the page shows. Links must lead to existing files
+//! and headings.
 
 #![allow(
     clippy::unwrap_used,

@@ -18,7 +18,7 @@ use testkit::table;
 use testkit::upstream::{Upstream, Zone};
 use tests::e2e::{PATIENCE, Pod, example_cluster, write_kubeconfig};
 
-/// Queries about the example cluster, and the lines of `dig +short`.
+/// Queries about the example cluster, and the sorted lines of `dig +short`, joined by commas.
 const ANSWERS: &str = "
     # A and AAAA of cluster IPs
     web.default.svc.cluster.local A                      | 10.96.12.80

@@ -1,5 +1,5 @@
-//! Mistakes of users. Each mistake ends the program with one clear line on standard error and a
-//! failure status, without a backtrace.
+//! Mistakes of users. Each mistake ends the program with one clear error line on standard error and
+//! a failure status, without a backtrace.
 
 #![allow(
     clippy::unwrap_used,

@@ -29,8 +29,10 @@ const TIMES: usize = 20;
 /// The namespace `names` has ExternalName Services. The targets of `fifty` and `rare` are the
 /// headless Services with the same names. The targets of `fifty-srv` and `rare-srv` are the SRV
 /// names of these headless Services. The targets of `fifty-twice` and `rare-twice` are the
-/// ExternalName Services `fifty` and `rare`. The namespace `wild` has 100 ExternalName Services.
-/// Only one of their targets has an IPv4 address.
+/// ExternalName Services `fifty` and `rare`.
+///
+/// The namespace `many` has 100 Services with one address each. One address is IPv4, and the others
+/// are IPv6. The namespace `wild` has an ExternalName Service for each of these Services.
 fn cluster() -> Vec<Value> {
     let fifty: Vec<String> = (1..=50).flat_map(|n| [v4(n), v6(n)]).collect();
     let rare: Vec<String> = (1..=300).map(v6).chain([v4(99)]).collect();

@@ -1,4 +1,5 @@
-//! Checks every directory under `manifests/` that a user may apply, as the real kubectl renders it.
+//! Checks every directory under `manifests/` that a user may apply, and combinations of the
+//! components, as the real kubectl renders them.
 
 #![allow(
     clippy::unwrap_used,
@@ -189,15 +190,15 @@ fn hardened_rollout_loses_no_query() {
     }
 }
 
-/// The images of the stock addon.
+/// The fields of the stock addon that name images.
 const IMAGES: &[&str] = &[
     "Deployment/kube-dns.spec.template.spec.containers[dnsmasq].image",
     "Deployment/kube-dns.spec.template.spec.containers[kubedns].image",
     "Deployment/kube-dns.spec.template.spec.containers[sidecar].image",
 ];
 
-/// All other differences of the base from the stock addon. The manifest of the base has the reason
-/// for each difference.
+/// All other differences of the base from the stock addon, apart from the base's role. The manifest
+/// of the base has the reason for each difference.
 const UNLIKE_STOCK: &[&str] = &[
     "Deployment/kube-dns.spec.template.spec.containers[kubedns].resources.requests.cpu",
     "Deployment/kube-dns.spec.template.spec.containers[kubedns].resources.requests.memory",
@@ -455,7 +456,10 @@ fn direct_dnsmasq_is_behind_kubedns() {
             .dnsmasq
             .iter()
             .any(|word| word.starts_with("--server"));
-        assert!(!back, "{name}: dnsmasq sends nothing back to kubedns");
+        assert!(
+            !back,
+            "{name}: dnsmasq must have no `--server`, because it must not query kubedns"
+        );
     }
 }
 
@@ -475,7 +479,9 @@ fn node_cache_image_is_stock() {
     assert!(images.contains(&json!(image)), "{images:?}");
 }
 
-/// Without a dnsmasq, kubedns answers the clients, and forwards to the upstreams of the ConfigMap.
+/// Without dnsmasq, kubedns answers the clients. It forwards to the upstreams of the ConfigMap or
+/// of
+/// `resolv.conf`.
 #[test]
 fn alone_has_two_containers() {
     let pods = pods(&rendered("alone"));

@@ -1,5 +1,6 @@
-//! Runs the manifests as real pods, with real images, containers and network namespaces. The tests
-//! need podman and root, and are skipped with a message otherwise.
+//! Runs manifests as real pods, with real images, containers and network namespaces. The tests need
+//! podman and root. Without them, the tests are skipped with a message, or fail if the variable
+//! `KUBE_DNS_RS_PODS` is `required`.
 
 #![allow(
     clippy::unwrap_used,
@@ -73,7 +74,7 @@ fn alone() {
     plays("alone");
 }
 
-/// Runs all older generations in one place, one after the other.
+/// Runs the manifests of all older generations on one node, one after the other.
 #[test]
 fn older_generations() {
     if !means::are_there() {

@@ -1,5 +1,5 @@
 //! Runs the scripts of a release on small archives. The tests do what the release workflow does,
-//! but without a registry and without signatures.
+//! but without a registry and without signatures. Other tests check the workflows themselves.
 
 #![allow(
     clippy::unwrap_used,
@@ -133,7 +133,8 @@ fn release_workflow_fails_and_ends() {
     assert_ne!(group(&release), group(&checks));
 }
 
-/// Writes the files that images/release makes for an architecture.
+/// Writes the main files that images/release makes for an architecture, with short texts as
+/// contents: the images, the lists of components, the chart and the checksums.
 fn write_release(directory: &Path, architecture: &str, chart: &str) {
     fs::create_dir_all(directory).unwrap();
     for image in IMAGES {

@@ -1,4 +1,5 @@
-//! Checks the sources and licences of the dependencies against `deny.toml`, without cargo-deny.
+//! Checks that each dependency comes from crates.io and has a licence that `deny.toml` allows, and
+//! that THIRD-PARTY-LICENCES.md and the images list the licences. The tests do not need cargo-deny.
 //! `make deny` runs cargo-deny, which checks more.
 
 #![allow(
@@ -95,12 +96,12 @@ fn licences_page_is_current() {
     for (line, expected) in written.lines().zip(rendered.lines()) {
         assert_eq!(
             line, expected,
-            "regenerate the page with the command that the page names"
+            "THIRD-PARTY-LICENCES.md is out of date: regenerate it with the command that it names"
         );
     }
     assert_eq!(
         written.lines().count(),
         rendered.lines().count(),
-        "regenerate the page with the command that the page names"
+        "THIRD-PARTY-LICENCES.md is out of date: regenerate it with the command that it names"
     );
 }

@@ -1,5 +1,5 @@
-//! Faults of the API server: not reachable, frozen, without its history of events, failing, or
-//! sending invalid data. No query may be lost.
+//! The API server is unreachable or frozen, restarts without its history of events, sends invalid
+//! data, or answers with errors. No query may be lost.
 
 use apiserver::{Action, Faults, Rule, RuleId};
 use tests::chaos::{Rig, Topology};

@@ -1,5 +1,6 @@
-//! Faults in the direct topology, in which kubedns receives the clients' queries and forwards to
-//! dnsmasq. Cluster names depend only on kubedns.
+//! Faults, many TCP clients and new Services in the direct topology. In this topology kubedns
+//! receives the clients' queries, and forwards queries for external names to dnsmasq. Answers for
+//! cluster names depend only on kubedns.
 
 use std::time::{Duration, Instant};
 

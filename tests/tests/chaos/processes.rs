@@ -1,4 +1,5 @@
-//! Processes of the pod are killed and frozen. localpod restarts them as a kubelet does.
+//! Processes of the pod are killed and frozen. localpod restarts containers that have ended, as a
+//! kubelet does. The nanny restarts dnsmasq within its container.
 
 use nix::sys::signal::Signal;
 use testkit::eventually;
@@ -43,7 +44,7 @@ async fn dead_kubedns_costs_no_external_name() {
         rig.pod.health("kubedns").await == Some(503)
     })
     .await;
-    // A kubelet kills a frozen container after failed liveness probes.
+    // A kubelet would kill the frozen container after failed liveness probes. localpod does not.
     send(frozen, Signal::SIGKILL);
     excuse.ends().await;
 

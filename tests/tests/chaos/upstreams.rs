@@ -1,4 +1,5 @@
-//! Upstreams that are silent or slow, or that send false answers.
+//! Upstreams that are silent or slow, send false answers, or send queries back to the pod. A
+//! further test is about servers that kubedns can query and dnsmasq cannot.
 
 use std::time::Duration;
 
@@ -23,14 +24,14 @@ const MOODS: [(Mood, &str); 8] = [
     (Mood::WrongId, "wrong IDs"),
     (Mood::WrongQuestion, "wrong questions"),
     (Mood::LiesThenTruth, "lies, then the truth"),
-    (Mood::Oversized, "48 KB of answers"),
+    (Mood::Oversized, "answers of 48 KB"),
     (Mood::TruncatedForEver, "truncated for ever"),
     (Mood::Garbage, "garbage"),
 ];
 
-/// Queries for names in CNAME loops of the upstream. kubedns must end such a loop. `spin` is an
-/// ExternalName Service whose target is in the loop.
-fn circles(path: &'static str, port: u16) -> Vec<Question> {
+/// Queries for names that lead into a CNAME loop of the upstream. kubedns must stop following the
+/// loop. `spin` is an ExternalName Service whose target is in the loop.
+fn looping_names(path: &'static str, port: u16) -> Vec<Question> {
     let (a, b) = ("loop-a.outside.test.", "loop-b.outside.test.");
     let spin = "spin.shop.svc.cluster.local.";
     vec![
@@ -98,8 +99,8 @@ async fn cache_topology_survives_bad_upstream() {
         "outside, with either upstream",
         rig.pod.ports.dns,
     ));
-    questions.extend(circles(
-        "alias circles, from kubedns",
+    questions.extend(looping_names(
+        "CNAME loop, from kubedns",
         rig.pod.ports.kubedns,
     ));
     let steady = Steady::start(questions, RATE);

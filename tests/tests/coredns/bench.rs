@@ -95,7 +95,8 @@ fn read(packet: Vec<u8>) -> Response {
     }
 }
 
-/// The event with which a listed object reaches the index.
+/// The event with which a listed object reaches the index; `None` if the object is no Service,
+/// EndpointSlice, Namespace or Pod.
 fn event(object: &Value, options: &Options) -> Option<Event> {
     let pod_names = options.endpoint_names == EndpointNames::Pod;
     Some(match object["kind"].as_str()? {

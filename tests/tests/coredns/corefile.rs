@@ -1,5 +1,6 @@
-//! Compares the output of `kube-dns check config --corefile` for the flags of a scenario with the
-//! configuration of the real `CoreDNS` whose answers were recorded.
+//! Checks the options of the plugin `kubernetes` that `kube-dns check config --corefile` writes for
+//! the flags of a scenario. They must be the options with which the answers of `CoreDNS` were
+//! recorded.
 
 use std::ffi::OsString;
 
@@ -12,7 +13,7 @@ const ZONES: &str = "cluster.local in-addr.arpa ip6.arpa";
 fn corefile_has_options_of_recordings() {
     let mut compared = 0;
     for scenario in Scenario::all() {
-        // The cases of CoreDNS' own tests were not recorded, and have other defaults.
+        // These cases come from CoreDNS' own tests. Their options may differ from the flags.
         if scenario.name.starts_with("cases-") {
             continue;
         }

@@ -168,7 +168,8 @@ impl RealServer {
     }
 }
 
-/// The configuration with free ports for everything except DNS, because tests run concurrently.
+/// The configuration with free ports for `ready`, `health` and `prometheus`, because tests run
+/// concurrently. `--dns-port` has already set a free port for DNS.
 fn with_free_ports(corefile: &str, ready: SocketAddr) -> String {
     let local = || SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
     corefile

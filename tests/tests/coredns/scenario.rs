@@ -89,7 +89,8 @@ fn directory() -> PathBuf {
 
 impl Case {
     /// Compares `found` with the expected answer. `None` means that kubedns forwards the query. The
-    /// error describes the difference.
+    /// error describes the difference. A listed difference that does not occur, or that has no
+    /// reason, is an error, too.
     pub(crate) fn judge(&self, found: Option<&Response>) -> Result<(), String> {
         let theirs = self.theirs();
         let (expected, why) = match &self.ours {
@@ -110,7 +111,7 @@ impl Case {
 }
 
 impl Case {
-    /// The answer of CoreDNS, adapted to the differences that all scenarios have; `None` if kubedns
+    /// The answer of CoreDNS, adapted to the differences that need no `ours`; `None` if kubedns
     /// forwards the query. The README lists these differences.
     fn theirs(&self) -> Option<Response> {
         let is_reverse = self.asks.ends_with(".arpa. PTR");
@@ -144,8 +145,8 @@ fn differences(expected: Option<&Response>, found: Option<&Response>) -> String 
     }
 }
 
-/// A record of CoreDNS in the form of kubedns: SRV with our priority, SOA with our names and
-/// timers.
+/// A record of CoreDNS with the values of kubedns: the priority of SRV records, the name of the
+/// name server, and the mailbox, timers and TTL of SOA records.
 fn in_our_terms(record: &str) -> String {
     let fields: Vec<&str> = record.split(' ').collect();
     match *fields.as_slice() {

@@ -1,5 +1,5 @@
-//! Parses the examples of docs/configmap.md with the parser of kubedns and nanny, and compares the
-//! results with the page.
+//! Parses the examples of docs/configmap.md with the parser of kubedns and the nanny, and compares
+//! the results with the page. Checks the examples in `examples/configmaps`, too.
 
 use dnsconfig::{Config, ConfigError, ConfigKey, RawData};
 use nanny::config::routes::{Routes, UpstreamOrigin, own_names};
@@ -27,7 +27,8 @@ fn parse(yaml: &str) -> Result<Config, ConfigError> {
     )
 }
 
-/// The lines of the servers file for this configuration, without servers that are given by name.
+/// The lines of dnsmasq's servers file for this configuration. Servers that are given by name are
+/// left out, and so are servers with a protocol other than plain DNS.
 fn lines_for_dnsmasq(config: &Config) -> String {
     let address = |server: &ServerAddr| match server {
         ServerAddr::Address(server) => server.plain(),
@@ -182,7 +183,7 @@ fn config_keys_match_the_table() {
     assert_eq!(dnsconfig::parse(&other), Ok(Config::default()));
 }
 
-/// All examples in `examples/configmaps` pass `kube-dns check config`.
+/// All examples in `examples/configmaps` pass `kube-dns check config` without a warning.
 #[test]
 fn examples_pass_check_config() {
     let directory = tests::repository().join("examples/configmaps");

@@ -155,6 +155,10 @@ fn ignored_and_hidden_flags_are_accepted() {
             );
         }
         let output = run(binary, &["--no-such-flag=1", "--help"]);
-        assert_eq!(output.status.code(), Some(2), "{binary} accepts any flag");
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{binary} must reject an unknown flag with exit status 2"
+        );
     }
 }

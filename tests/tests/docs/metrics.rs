@@ -49,10 +49,12 @@ fn compare(
     }
 }
 
-/// Checks that each metric of kube-dns still exists with the same labels, help text and buckets,
-/// and that the page marks the metric as old. The metrics of the Go runtime (`go_*`) are left out.
-/// Only `kubedns_dnsmasq_max_size` may have another type. The recording has a probe with the label
-/// `good`, which is compared with the pod's probe `dnsmasq`.
+/// Checks that each metric of kube-dns still exists with the same type, labels, help text and
+/// buckets. Only `kubedns_dnsmasq_max_size` may have another type. The metrics of the Go runtime
+/// (`go_*`) are left out. Of the recorded probes, only the one with the label `good` is compared:
+/// with the pod's probe `dnsmasq`.
+///
+/// Checks that the page marks the metrics of kube-dns as such, and no others.
 fn compare_with_kube_dns(
     page: &BTreeMap<String, Documented>,
     exported: &Exposition,
@@ -96,8 +98,8 @@ fn compare_with_kube_dns(
     }
 }
 
-/// Answers SERVFAIL to `failing.*`, truncated responses to `truncated.*`, and NXDOMAIN to all other
-/// names.
+/// Answers queries for `failing.*` with SERVFAIL, and all others with NXDOMAIN. The answers for
+/// `truncated.*` are truncated.
 fn upstream(asked: &Asked) -> Reaction {
     let reply = Reply::to(&asked.packet).rcode("NXDOMAIN");
     match asked.name().as_str() {

@@ -22,11 +22,11 @@ use crate::commands::{Listed, listed};
 /// part of the command, and the test that runs the command, as `file::function`, or the reason why
 /// no test does. The first matching row applies.
 const ELSEWHERE: &str = "
-    *                            | make test                     | builds or tests the project: `make test` does the same
-    *                            | make images                   | builds or tests the project: `make test` does the same
-    *                            | make release                  | builds or tests the project: `make test` does the same
-    *                            | cargo                         | builds or tests the project: `make test` does the same
-    *                            | podman                        | builds or tests the project: `make test` does the same
+    *                            | make test                     | runs these tests
+    *                            | make images                   | needs podman, and builds or pushes images
+    *                            | make release                  | needs podman, and builds or pushes images
+    *                            | cargo                         | takes too long: builds, checks, tests or fuzzes the project
+    *                            | podman                        | needs podman, and builds or pushes images
     *                            | helm template                 | tests/tests/chart.rs::pod_values_do_what_they_say
     *                            | helm install                  | needs a cluster with nodes and pods
     *                            | kubectl diff                  | needs an API server with dry runs; tests/tests/manifests.rs renders the manifests
@@ -252,7 +252,7 @@ async fn run(listed: &Listed, ports: &Ports, directory: &Path) -> Result<(), Str
     let as_shown = lacks.is_empty() && (output.status.success() || !shown.is_empty());
     if printed.is_empty() || !(as_shown || has_other_state(listed)) {
         return Err(format!(
-            "{}: {text}\n{}; the output lacks {lacks:?}:\n{printed}",
+            "{}: {text}\n{}; missing words: {lacks:?}; output:\n{printed}",
             listed.page, output.status
         ));
     }

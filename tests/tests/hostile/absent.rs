@@ -58,7 +58,7 @@ async fn flooded() {
     })
     .await;
     steady.answered(300).await;
-    assert!(absent() > 0, "answers wait for unused addresses");
+    assert!(absent() > 0, "no answer waits for an unused address");
     flood.stop();
     bounded(
         &mut lab,

@@ -1,5 +1,5 @@
-//! Extracts the metrics and labels of a `PromQL` expression. promtool checks the syntax, so this
-//! parser does not.
+//! Extracts the metrics and labels of a `PromQL` expression, and compares them with docs/metrics/.
+//! promtool checks the syntax, so this parser does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -23,7 +23,7 @@ const OPERATORS: [&str; 7] = ["and", "or", "unless", "bool", "offset", "inf", "n
 pub(crate) struct Named {
     /// The metrics, each with its matchers: label and value.
     pub(crate) metrics: Vec<(String, Vec<(String, String)>)>,
-    /// The labels by which the expression groups and joins.
+    /// The labels in the lists after [`GROUPING`] words, such as `by` and `on`.
     pub(crate) grouping: BTreeSet<String>,
 }
 
@@ -173,7 +173,8 @@ fn after_string(text: &str) -> (&str, &str) {
 
 static DOCUMENTED: LazyLock<BTreeMap<String, Documented>> = LazyLock::new(metrics::all);
 
-/// Panics if a metric, a label or the value of a label in an expression does not exist.
+/// Panics if an expression names no metric, or if docs/metrics/ lacks a metric, a label or the
+/// value of a label in the expression.
 pub(crate) fn check(whose: &str, expression: &str) {
     let named = named(expression);
     assert!(

@@ -126,7 +126,7 @@ pub enum EtcdError {
     },
     /// A zone in the domain `arpa`. The reverse names of each etcd are served without a flag.
     #[error(
-        "--etcd-zone {zone}: no zone in arpa. is accepted, because reverse names are looked up below PATH/arpa for every zone of etcd"
+        "--etcd-zone {zone}: no reverse zone is accepted, because reverse names are looked up below PATH/arpa for every zone of etcd"
     )]
     Reverse {
         /// The zone.
@@ -386,7 +386,7 @@ mod tests {
             ),
             (
                 "--etcd-zone=10.in-addr.arpa=http://e:1",
-                "--etcd-zone 10.in-addr.arpa.: no zone in arpa. is accepted, because reverse names are looked up below PATH/arpa for every zone of etcd",
+                "--etcd-zone 10.in-addr.arpa.: no reverse zone is accepted, because reverse names are looked up below PATH/arpa for every zone of etcd",
             ),
             (
                 "--etcd-zone=a=http://e:1/x --etcd-zone=a=http://f:1/y",

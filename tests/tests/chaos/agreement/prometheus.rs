@@ -67,7 +67,7 @@ impl Prometheus {
         })
     }
 
-    /// Adds the containers of a pod, and waits until they have been scraped.
+    /// Adds the containers of a pod as scrape targets, and waits until Prometheus has scraped them.
     pub(super) async fn scrape(&self, pod: &str, ports: Ports, has_nanny: bool) {
         let nanny = has_nanny.then_some(ports.nanny);
         let ports = [ports.kubedns_metrics, ports.sidecar]
@@ -118,7 +118,7 @@ impl Prometheus {
     }
 }
 
-/// The rules, without the time for which an expression has to be true.
+/// The rules without the fields `for` and `interval`, and without the matcher [`NOT_ON_LOOPBACK`].
 fn rules_at_once() -> String {
     let file = repository().join("manifests/monitoring/rules.yaml");
     let manifest: Value = serde_norway::from_str(&fs::read_to_string(file).unwrap()).unwrap();
