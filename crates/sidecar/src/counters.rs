@@ -105,12 +105,12 @@ impl CounterReader {
 
         // dnsmasq answers with a number as text, but another server may answer with anything.
         let number = text.as_deref().and_then(|text| text.parse().ok());
-        number.with_context(|| match &text {
-            Some(text) => format!("{name} is answered with {text:?}, expected a number"),
-            None => {
-                let rcode = rcode_name(answer.message.metadata.response_code);
-                format!("{name} is answered with {rcode} and no text, expected a number")
+        number.with_context(|| {
+            if let Some(text) = &text {
+                return format!("{name} is answered with {text:?}, expected a number");
             }
+            let rcode = rcode_name(answer.message.metadata.response_code);
+            format!("{name} is answered with {rcode} and no text, expected a number")
         })
     }
 

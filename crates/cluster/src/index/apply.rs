@@ -169,11 +169,10 @@ impl Index {
             return;
         }
 
-        match &zone {
-            Some(zone) => {
-                tracing::info!(node = %key, zone = zone.name.as_str(), "read the zone of this node");
-            }
-            None => tracing::info!(node = %key, "this node no longer has a zone"),
+        if let Some(zone) = &zone {
+            tracing::info!(node = %key, zone = zone.name.as_str(), "read the zone of this node");
+        } else {
+            tracing::info!(node = %key, "this node no longer has a zone");
         }
         // Any headless Service may answer with other addresses now.
         for key in self.store.keys() {
