@@ -57,8 +57,8 @@ fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
         // queried name as owner. If dnsmasq has cached the CNAME of the queried name, dnsmasq
         // answers with the CNAME and the target's SRV records.
         "SRV" if question.is_completed() => true,
-        // kubedns answers a query for A of a wildcard or a namespace with the CNAME of an
-        // ExternalName Service. It answers a query for CNAME of the same name with no record.
+        // For the name of a wildcard or a namespace, kubedns answers an A query with the CNAME of an
+        // ExternalName Service, but a CNAME query with no record.
         // dnsmasq answers CNAME from its cache. Programs do not query CNAME of such names.
         "CNAME" if of_alias && question.name != "ext" => true,
         // kubedns answers ANY with REFUSED. dnsmasq may answer with a cached NXDOMAIN.

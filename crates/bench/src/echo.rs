@@ -1,5 +1,5 @@
-//! A UDP server that echoes every datagram with the bit QR set. The results of the echo server show
-//! what the operating system alone costs.
+//! A UDP server that sends every datagram back after setting the bit QR. The results of the echo
+//! server show what the operating system alone costs.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};

@@ -136,7 +136,8 @@ impl Load {
             .with_context(|| format!("dnsperf did not end within {limit:?}"))?
             .context("cannot run dnsperf")?;
         if !output.status.success() {
-            bail!("dnsperf failed ({})", output.status);
+            let reason = String::from_utf8_lossy(&output.stderr);
+            bail!("dnsperf failed ({}): {}", output.status, reason.trim());
         }
         let text = String::from_utf8_lossy(&output.stdout);
         read(&text).with_context(|| format!("unexpected output of dnsperf:\n{text}"))

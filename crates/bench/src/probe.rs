@@ -47,8 +47,9 @@ pub struct Pulse {
 pub async fn pulse(server: SocketAddr, names: &[String], span: Duration) -> anyhow::Result<Pulse> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
         .await
-        .context("cannot bind")?;
-    socket.connect(server).await.context("cannot connect")?;
+        .context("cannot bind a UDP socket")?;
+    let connected = socket.connect(server).await;
+    connected.with_context(|| format!("cannot connect a UDP socket to {server}"))?;
     let mut names = names.iter().cycle();
     let mut asked = HashMap::new();
     let mut took = Vec::new();

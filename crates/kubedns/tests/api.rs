@@ -1,4 +1,5 @@
-//! Tests of kubedns with the embedded API server and its faults.
+//! Tests of kubedns, most of them with the embedded API server and its faults. Some tests use a real
+//! kube-apiserver or etcd.
 
 #[cfg(test)]
 mod api {

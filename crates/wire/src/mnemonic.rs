@@ -35,12 +35,12 @@ const RCODES: [(&str, u16); 8] = [
 
 /// An unknown record type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown type {0:?}: {list}, and TYPE followed by a number up to 65535 are accepted", list = TYPES.map(|(name, _)| name).join(", "))]
+#[error("unknown type {0:?}; expected one of {list}, or TYPE followed by a number up to 65535", list = TYPES.map(|(name, _)| name).join(", "))]
 pub struct UnknownType(String);
 
 /// An unknown RCODE.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown RCODE {0:?}: {list}, and RCODE followed by a number up to 65535 are accepted", list = RCODES.map(|(name, _)| name).join(", "))]
+#[error("unknown RCODE {0:?}; expected one of {list}, or RCODE followed by a number up to 65535", list = RCODES.map(|(name, _)| name).join(", "))]
 pub struct UnknownRcode(String);
 
 /// Parses a record type. Case is ignored.
@@ -124,7 +124,7 @@ mod tests {
 
         let error = parse_type("ADDRESS").unwrap_err().to_string();
         assert!(
-            error.starts_with("unknown type \"ADDRESS\": A, AAAA, SRV, PTR,"),
+            error.starts_with("unknown type \"ADDRESS\"; expected one of A, AAAA, SRV, PTR,"),
             "{error}"
         );
         assert!(parse_type(&"x".repeat(9000)).unwrap_err().to_string().len() < 200);

@@ -109,7 +109,7 @@ impl Session {
         }
     }
 
-    /// Waits for a signal and, unless `paused`, for a change or a timer. Returns `None` when the
+    /// Waits until there is a signal or, unless `paused`, a change or a due timer. Returns `None` when the
     /// server stops.
     async fn wait(&mut self, paused: bool) -> Option<()> {
         let wake = self

@@ -164,7 +164,7 @@ impl Outside {
              | | p50 | p99 | max |\n\
              | --- | --- | --- | --- |\n\
              {}{}\n\
-             Queries for cluster names without an answer: {lost}. Queries for external names: {asked}, and {unanswered} without an answer; \
+             Queries for cluster names without an answer: {lost}. Queries for external names: {asked}, of which {unanswered} got no answer; \
              the last answer came {longest:.1} s after the last query. Peak memory of kubedns: {:.1} MB.\n",
             row("without these queries", self.without),
             row("with these queries", self.with),

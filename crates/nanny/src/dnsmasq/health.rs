@@ -142,7 +142,7 @@ impl HealthProbe {
             );
             return Some(ProbeFinding::Hangs);
         }
-        // A dnsmasq that is starting is not judged.
+        // Before the first answer, a missed probe is not reported: dnsmasq may still be starting.
         if !self.has_answered {
             return None;
         }

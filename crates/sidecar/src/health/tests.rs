@@ -16,7 +16,8 @@ fn verdict(state: ProbeState, latency: Duration, failure: ProbeFailure) -> Probe
     }
 }
 
-/// The end-to-end tests compare the other recorded bodies, but not their latencies.
+/// The end-to-end tests compare bodies that were recorded from kube-dns, but not their latencies. So
+/// this test compares a latency.
 #[test]
 fn latency_is_written_as_in_kube_dns() {
     let latency = Duration::from_nanos(894_024);

@@ -10,8 +10,8 @@ use reports::nanny::NannyStatus;
 /// The queries of a probe, and the names that the upstream serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UpstreamPurpose {
-    /// The stub domains that the upstream serves, sorted; `.` for all other names. Empty if
-    /// unknown.
+    /// The stub domains that the upstream serves, sorted, and then `.` if it also serves all other
+    /// names. Empty if unknown.
     pub(super) domains: Vec<String>,
     /// The queries. A probe sends them in turn until one has a usable answer. It begins with the
     /// query that had a usable answer last.
@@ -19,8 +19,8 @@ pub(super) struct UpstreamPurpose {
 }
 
 impl UpstreamPurpose {
-    /// The purpose of an upstream with unknown names. Such an upstream is probed with the queries
-    /// for external names.
+    /// The purpose of an upstream if it is unknown which names it serves. Such an upstream is
+    /// probed with the queries for external names.
     pub(super) fn unknown(probe_name: &Name) -> Self {
         Self {
             domains: Vec::new(),

@@ -24,8 +24,8 @@ const OTHER_TYPES: [u16; 3] = [rtype::SRV, rtype::TXT, rtype::MX];
 /// Maximum size of an answer, in octets. A record takes at least 13 octets (a TXT record with an
 /// empty string), so the 16-bit counts of the header suffice.
 const MAX_ANSWER: usize = 13 * 65_535;
-/// The context of a transfer's queries. Each answer contains only data of the zone, and may take
-/// the maximum work. Autopath does not apply, because there is no client.
+/// The context of a transfer's queries. Each answer contains only data of the zone, and may use
+/// the maximum number of steps. Autopath does not apply, because there is no client.
 const ASKER: AnswerContext = AnswerContext {
     steps: MAX_STEPS,
     client: None,
@@ -194,7 +194,8 @@ impl<'v, V: View> ZoneContent<'v, V> {
             self.append_answers(&name, rtype, owner, &mut own);
         }
 
-        // An alias without addresses excludes the other types, unless the name is a port.
+        // An alias without addresses excludes the other types, unless the name begins with the
+        // labels of a port, such as `_http._tcp`.
         let is_alias = !own.is_empty() && own.iter().all(ZoneRecord::is_alias);
         if !is_alias || is_port(owner) {
             for rtype in OTHER_TYPES {

@@ -1,4 +1,4 @@
-//! Tests of the causes that are reported for upstream servers without answers.
+//! Tests of the causes that are reported for failing upstream servers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -14,7 +14,7 @@ fn mk_forwarder() -> Forwarder {
     Forwarder::new(ForwardLimits::default(), metrics)
 }
 
-/// Queries the server until it is down: three failures in a row.
+/// Queries the server until the forwarder considers it down, which takes three failures in a row.
 async fn exhaust(forwarder: &Forwarder, server: &Upstream) {
     for name in [&b"\x01a\0"[..], b"\x01b\0", b"\x01c\0"] {
         let servers = [server.clone()].into();

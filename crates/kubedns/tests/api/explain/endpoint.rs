@@ -77,7 +77,7 @@ const EXPLAIN_MISTAKES: &str = r#"
     ?name=a..b                        | not a domain name: empty label in "a..b"
     ?name=web%0ainjected              | not a domain name: only visible ASCII characters
     ?name=%ff                         | not a domain name: only visible ASCII characters
-    ?name=web&type=B                  | unknown type "B": A, AAAA, SRV, PTR,
+    ?name=web&type=B                  | unknown type "B"; expected one of A, AAAA, SRV, PTR,
     ?name=web&search=A_B              | search "A_B" is neither a namespace nor a list of domains
     ?name=web&search=a..b+c           | search "a..b" is neither a namespace nor a list of domains
     ?name=web&ndots=-1                | ndots "-1": a number from 0 to 15 is accepted
