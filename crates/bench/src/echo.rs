@@ -1,4 +1,4 @@
-//! A UDP server that sends every datagram back after setting the bit QR. The results of the echo
+//! A UDP server that sends every datagram back after setting the QR bit. The results of the echo
 //! server show what the operating system alone costs.
 
 use std::io::{IoSlice, IoSliceMut};
@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 const BATCH: usize = 32;
 /// Maximum size of a datagram in octets.
 const SIZE: usize = 512;
-/// The bit QR in the third octet of a message, which marks a response (RFC 1035 section 4.1.1).
+/// The QR bit in the third octet of a message, which marks a response (RFC 1035 section 4.1.1).
 const QR: u8 = 0x80;
 
 /// Serves on `sockets` sockets of one port, with a thread for each socket, until the process ends.

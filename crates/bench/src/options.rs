@@ -14,7 +14,7 @@ use clap::{Parser, Subcommand};
 /// a name, an IP address with a port, and a process ID. These servers must serve the same cluster,
 /// which they can read from `bench serve`.
 ///
-/// The cost that kubedns causes on a real API server is measured if `BENCH_KUBECONFIG` names a
+/// The load that kubedns puts on a real API server is measured if `BENCH_KUBECONFIG` names a
 /// kubeconfig of that server. The measurement creates the cluster's objects on that server, so use
 /// a separate kube-apiserver, with etcd and without controllers.
 #[derive(Debug, Parser)]
@@ -86,10 +86,10 @@ pub enum Scenario {
     Pages,
     /// Time to the first answer, and memory, with the large cluster
     Large,
-    /// Cost that kubedns causes on the API server of `BENCH_KUBECONFIG`, if given
+    /// Load that kubedns puts on the API server of `BENCH_KUBECONFIG`, if given
     Real,
-    /// Cost that many kubedns instances cause on the API server of `BENCH_KUBECONFIG`, if given,
-    /// and the time from a change until the answers of the instances show the change
+    /// Load that many kubedns instances put on the API server of `BENCH_KUBECONFIG`, if given, and
+    /// the time from a change until the answers of the instances show the change
     Fleet,
 }
 
@@ -129,7 +129,7 @@ pub enum Command {
 }
 
 impl Measuring {
-    /// The duration of one measurement of dnsperf.
+    /// The duration of one measurement with dnsperf.
     pub fn span(&self) -> Duration {
         Duration::from_secs(self.seconds.into())
     }

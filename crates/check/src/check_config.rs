@@ -60,7 +60,7 @@ pub(crate) struct Options {
     #[arg(long)]
     corefile: bool,
     /// arguments of kubedns, as one text; they are added to those in FILE
-    #[arg(long, value_name = "string", default_value = "")]
+    #[arg(long, value_name = "string", default_value = "", requires = "corefile")]
     kubedns_args: String,
     /// YAML or JSON with a ConfigMap, a directory with one file per key, or - for standard input
     #[arg(value_name = "FILE|DIR|-", default_value = "")]

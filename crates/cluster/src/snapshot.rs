@@ -32,7 +32,7 @@ pub type Published = PublishedView<Snapshot>;
 pub struct Snapshot {
     /// The cluster's zone, with its upstreams and stub domains.
     pub zone: Zone,
-    /// The zones beside the cluster's zone.
+    /// The zones that are served in addition to the cluster's zone.
     pub zones: Zones,
     /// The domain of the external zone; `None` if there is no external zone.
     pub external: Option<Name>,

@@ -12,7 +12,7 @@ use crate::klog::{self, LogFlags};
 use crate::restart;
 use crate::shutdown::{Shutdown, Signals};
 
-/// The exit status after an error, as after a fatal log line of a Go program.
+/// The exit status after an error, as after `Fatal` of Go's glog and klog.
 const FAILED: u8 = 255;
 /// Maximum time for which `run` may continue after [`Shutdown::stop`].
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);

@@ -32,7 +32,7 @@ const CHUNK_SIZE: usize = 64 << 10;
 /// Interval between reports of omitted lines.
 pub(crate) const OMITTED_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A source of lines, one for each answered query.
+/// A source of lines, one for each query. dnsmasq's queries without an answer have lines, too.
 pub trait LineSource: Send + Sync + 'static {
     /// Returns the next line, if any.
     fn next_line(&mut self) -> Option<QueryLine>;

@@ -70,7 +70,7 @@ pub(crate) struct AnswerWriter<'q, 'b, V> {
     /// an alias of the configuration, the target of the alias.
     name: &'q [u8],
     /// Whether the query name is a host or an alias of the configuration, or `localhost`. Such a
-    /// name is in none of our zones.
+    /// name is answered as if it were in none of our zones.
     own: bool,
     pub(crate) message: ResponseWriter<'q, 'b>,
     /// Queries that upstreams must answer before this answer is complete.
@@ -193,7 +193,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         matches!(path, ["dns"] | ["dns", "ns"]) || self.authority.records.has_descendants(path)
     }
 
-    /// Whether the zone has an apex and empty non-terminals as in RFC 1034; kube-dns has neither.
+    /// Whether the apex and empty non-terminals exist, as in RFC 1034. In kube-dns they have no
+    /// records (NXDOMAIN), except for the SOA of the cluster domain.
     pub(crate) fn is_whole_zone(&self) -> bool {
         self.view.zone().strict || self.authority.further.is_some()
     }
@@ -368,8 +369,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         self.write_zone_answer()
     }
 
-    /// Marks the query name as a host or an alias of the configuration, which is in none of our
-    /// zones.
+    /// Marks the query name as a host or an alias of the configuration. It is answered as if it
+    /// were in none of our zones.
     pub(crate) fn mark_own(&mut self) {
         self.own = true;
     }

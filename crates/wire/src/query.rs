@@ -254,7 +254,7 @@ fn options_are_well_formed(octets: &[u8]) -> bool {
     })
 }
 
-/// Length of an option's code and length, in octets.
+/// Size of an option's header (its code and length fields), in octets.
 const OPTION_HEADER: usize = 4;
 
 /// Whether the data of an option are well-formed. As in kube-dns, options that are not listed here

@@ -13,7 +13,7 @@ pub struct Options {
     /// Queries a second
     #[arg(long, default_value_t = 1500, value_name = "COUNT")]
     pub rate: u32,
-    /// Number of times a second that a Service and the Endpoints are changed
+    /// Number of times a second that a Service, and the Endpoints of a headless Service, are changed
     #[arg(long, default_value_t = 10, value_name = "COUNT")]
     pub changes: u32,
     /// Put kubedns in front of dnsmasq

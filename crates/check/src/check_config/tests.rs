@@ -184,6 +184,20 @@ fn corefile_has_flags_of_deployment() {
 }
 
 #[test]
+fn kubedns_arguments_need_corefile() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("hosts"), "192.0.2.1 a.example").unwrap();
+    let path = directory.path().to_str().unwrap();
+    let arguments = "--kubedns-args=--domain=a.example";
+
+    let (status, said) = check(&["config", arguments, path]);
+    assert_eq!(status, 2, "{said}");
+    assert!(said.contains("--corefile"), "{said}");
+    let (status, said) = check(&["config", "--corefile", arguments, path]);
+    assert_eq!(status, 0, "{said}");
+}
+
+#[test]
 fn wrong_command_line_exits_with_2() {
     for words in [
         &[][..],

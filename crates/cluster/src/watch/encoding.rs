@@ -17,7 +17,7 @@ pub(super) const ACCEPT: &str = "application/vnd.kubernetes.protobuf,application
 /// few megabytes.
 pub(super) const MAX_OBJECT: usize = 8 << 20;
 /// The error text for octets that are not in an envelope.
-const NO_ENVELOPE: &str = "not the protobuf of Kubernetes";
+const NO_ENVELOPE: &str = "not a Kubernetes protobuf message";
 
 /// The fields of a `metav1.Status` that describe a failure.
 #[derive(Clone, PartialEq, Message, Deserialize)]
@@ -71,10 +71,11 @@ pub(super) struct ListMeta {
 }
 
 impl ListMeta {
-    /// Checks that the list has a version. A watch without a version would begin at any version.
+    /// Checks that the list has a resourceVersion. A watch without one would not begin at the list,
+    /// so that changes could be lost.
     fn check_version(&self) -> Result<(), RequestFailure> {
         if self.resource_version.is_empty() {
-            let problem = "a list without a version";
+            let problem = "a list without a resourceVersion";
             return Err(RequestFailure::Garbage(problem.to_owned()));
         }
         Ok(())

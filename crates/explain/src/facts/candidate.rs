@@ -123,8 +123,8 @@ impl NameCandidate {
         match self.outcome() {
             LookupOutcome::Answered => self.records().map(|record| record.ttl).min(),
             LookupOutcome::Forwarded => None,
-            // dnsmasq caches the records that exist, but not the negative answers: no single number
-            // holds for both.
+            // With `--no-negcache`, dnsmasq caches the records that exist, but not the negative
+            // answers: no single number holds for both.
             LookupOutcome::NoData | LookupOutcome::ServFail if self.records().next().is_some() => {
                 None
             }

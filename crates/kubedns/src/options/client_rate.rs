@@ -35,7 +35,8 @@ impl FromStr for QueryLimit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
 pub struct ClientRateFlags {
     /// maximum number of queries a second from one client (IPv4 address or IPv6 /64); further
-    /// queries are answered with REFUSED; the containers of the pod have no limit; 0 for no limit
+    /// queries are answered with REFUSED; the containers of kubedns' own pod have no limit; 0 for no
+    /// limit
     #[arg(long, value_name = "int", default_value = "0")]
     pub client_qps: QueryLimit,
     /// number of queries that one client may send at once after a pause, if --client-qps is set; 0

@@ -10,8 +10,8 @@ use reports::sidecar::{ContainerHistory, SidecarStatus};
 use super::PodFault;
 use crate::time::millis_since_1970;
 
-/// It is a fault if a process ends this many times within [`RESTARTS_WITHIN`]. Ends of dnsmasq that
-/// the nanny requested do not count.
+/// It is a fault if a process ends this many times within [`RESTARTS_WITHIN`]. Planned restarts of
+/// dnsmasq, such as for a new configuration, do not count.
 const RESTARTS_OF_FAULT: usize = 3;
 const RESTARTS_WITHIN: Duration = Duration::from_mins(10);
 

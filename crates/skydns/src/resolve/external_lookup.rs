@@ -159,7 +159,7 @@ fn follow_aliases(
     names
 }
 
-/// The target of the first alias of `name`.
+/// The target of the first CNAME record of `name`.
 fn alias_target<'r>(records: &'r [ExternalRecord], name: &[u8]) -> Option<&'r [u8]> {
     let mut aliases = records.iter().filter(|record| record.rtype == rtype::CNAME);
     // A length octet is never a letter, so the comparison may ignore case.

@@ -170,8 +170,7 @@ impl OwnerNames {
 
         let start = u32::try_from(self.octets.len());
         let length = u8::try_from(owner.len());
-        // A name of more than 255 octets is left out, because it is not valid and cannot be
-        // queried.
+        // Labels of more than 255 octets are left out, because no valid name contains them.
         if let (Ok(start), Ok(length)) = (start, length) {
             self.octets.extend_from_slice(owner);
             self.spans.push(NameSpan { start, length });

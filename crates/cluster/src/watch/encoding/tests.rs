@@ -80,7 +80,7 @@ fn truncated_protobuf_list_is_an_error() {
         ),
         (
             b"{\"kind\":",
-            "not a response of an API server: not the protobuf of Kubernetes: {\"kind\":",
+            "not a response of an API server: not a Kubernetes protobuf message: {\"kind\":",
         ),
         (
             b"k8s\0\x12\x02\x12\x7f",
@@ -88,7 +88,7 @@ fn truncated_protobuf_list_is_an_error() {
         ),
         (
             b"k8s\0\x12\x00",
-            "not a response of an API server: a list without a version",
+            "not a response of an API server: a list without a resourceVersion",
         ),
     ];
     for (bytes, expected) in cases {
@@ -128,7 +128,7 @@ fn json_list_without_version_is_garbage() {
         let body = format!(r#"{{"kind":"ServiceList","metadata":{metadata},"items":[]}}"#);
         let failure = read_json_list(&Bytes::from(body)).unwrap_err().to_string();
         assert_eq!(
-            failure, "not a response of an API server: a list without a version",
+            failure, "not a response of an API server: a list without a resourceVersion",
             "{metadata}"
         );
     }
