@@ -44,7 +44,7 @@ pub async fn serve(address: SocketAddr, cluster: &Cluster) -> anyhow::Result<()>
 }
 
 fn name(text: &str) -> anyhow::Result<Name> {
-    Name::from_ascii(format!("{text}.")).with_context(|| format!("{text:?} is no domain name"))
+    Name::from_ascii(format!("{text}.")).with_context(|| format!("{text:?} is not a domain name"))
 }
 
 #[async_trait]

@@ -95,9 +95,9 @@ async fn cluster() -> Server {
     server
 }
 
-/// Writes `<blank>` for the values that are different in every run: versions, uids, times and
-/// tokens. Removes `managedFields`, which this server does not write. In messages, replaces the
-/// user kube-dns and removes the current version.
+/// Writes `<blank>` for the values that are different in every run: resourceVersions, UIDs, times
+/// and continue tokens. Removes `managedFields`, which this server does not write. In messages,
+/// replaces the user kube-dns and removes the current resourceVersion.
 fn blank(value: &mut Value) {
     match value {
         Value::Object(map) => {

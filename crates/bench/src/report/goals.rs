@@ -16,7 +16,7 @@ pub(super) const FIRST_ANSWER: f64 = 0.3;
 /// Limit of the time to the first answer with a hundred thousand Services, in seconds.
 pub(super) const LARGE_FIRST_ANSWER: f64 = 3.0;
 /// Limit of the median time from a change to the first answer that shows the change, while clients
-/// read pages, as a multiple of the median time without readers.
+/// read pages. The limit is a multiple of the median time without readers.
 pub(super) const READ: f64 = 2.0;
 /// Limit of the memory that two slow readers of `/cache` take, in MB.
 pub(super) const SLOW_READERS: f64 = 1.0;

@@ -23,7 +23,7 @@ use crate::zone::{Server, ZoneFile};
 /// Name of the echo server that is the baseline.
 const ECHO: &str = "echo";
 /// kubedns uses one socket per core, up to this number. The echo servers and the servers with a
-/// zone file get as many sockets or threads.
+/// zone file get the same number of sockets or threads.
 const MAX_SOCKETS: usize = 4;
 
 /// Microseconds of CPU time per query, by kind and by index of the server; one value per round.

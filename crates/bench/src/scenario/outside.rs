@@ -31,7 +31,9 @@ const NAMES: usize = 1000;
 
 /// Measures queries for cluster names, first alone and then during queries for external names.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Outside> {
-    say("outside: cluster names are queried, first alone and then beside external names");
+    say(
+        "outside: cluster names are queried, first alone and then during queries for external names",
+    );
     let api = api::start_on_free_port(cluster)?;
     // The socket is bound but never read, so that no ICMP error reports an unreachable port.
     let dead = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))

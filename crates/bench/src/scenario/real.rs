@@ -1,4 +1,5 @@
-//! The cost of kubedns for a real API server, and the cost of that server's events for kubedns.
+//! The load that kubedns puts on a real API server, and the CPU time, memory and start times of
+//! kubedns.
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,8 @@ use crate::setup::{Bench, say};
 const SOURCES: [&str; 2] = ["endpoints", "endpointslices"];
 /// Number of starts for each source.
 const STARTS: usize = 5;
-/// Pause after a start of kubedns until the API server has finished its work. The load
-/// of the API server at rest is measured over a period of the same length.
+/// Pause after a start of kubedns, in which the API server finishes its work. The load of the API
+/// server at rest is measured over a period of the same length.
 const SETTLING: Duration = Duration::from_secs(2);
 /// Number of changes. Each change is a new address in the slice and the Endpoints of one Service.
 const CHANGES: u32 = 10_000;

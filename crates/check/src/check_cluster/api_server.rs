@@ -179,7 +179,10 @@ fn check_version(url: &str, version: Result<Value, RequestFailure>, took: Durati
         RequestFailure::Unreachable(_) | RequestFailure::Silent(_) => {
             (format!("{url} does not answer"), CHECK_API_SERVER)
         }
-        _ => (format!("{url} does not tell its version"), CHECK_API_SERVER),
+        _ => (
+            format!("{url} does not report its version"),
+            CHECK_API_SERVER,
+        ),
     };
     CheckLine::failed(GROUP, text)
         .with_detail(error.to_string())
