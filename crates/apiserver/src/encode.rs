@@ -126,8 +126,8 @@ fn message_event(name: &str, resource: Resource, message: &[u8]) -> Bytes {
     .into()
 }
 
-/// A bookmark event. The object of the event has only a version. In JSON, the object also has the
-/// fields that a real server writes even when they are empty.
+/// A bookmark event. In the object, only the kind and `metadata.resourceVersion` are set. In JSON,
+/// the object also has the fields that a real server writes even when they are empty.
 pub(crate) fn bookmark(format: Format, resource: Resource, version: u64) -> Bytes {
     if format == Format::Protobuf {
         let object = json!({ "metadata": { "resourceVersion": version.to_string() } });

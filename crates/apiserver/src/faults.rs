@@ -80,7 +80,7 @@ pub(crate) struct RequestFaults {
     pub(crate) corruption: Option<corruption::Corruption>,
 }
 
-/// The properties of a request for objects that decide its faults or appear in a refusal.
+/// The properties of a request that decide its faults or appear in a refusal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) verb: Verb,
@@ -119,8 +119,8 @@ impl Faults {
     }
 
     /// Suspends all watches: they send no events and no bookmarks, and do not time out. New watches
-    /// are accepted, but stay silent until [`Faults::release_watches`]. The start version of a new
-    /// watch is checked at the release.
+    /// are accepted, but stay silent until [`Faults::release_watches`]. The `resourceVersion` of a
+    /// new watch is checked at the release.
     pub fn hold_watches(&self) {
         self.signal(|signals| signals.held = true);
     }
@@ -136,8 +136,8 @@ impl Faults {
         self.shared.store.watchers(resource)
     }
 
-    /// Expires all versions up to now. A new watch from such a version opens, and its only event is
-    /// a 410. A request for the next page of a list of such a version is refused with a 410.
+    /// Expires all resource versions up to now. A new watch from such a version opens, and its only
+    /// event is a 410. A request for the next page of a list at such a version gets a 410.
     pub fn expire(&self) {
         self.shared.store.expire();
     }
@@ -153,8 +153,8 @@ impl Faults {
         result
     }
 
-    /// Restarts the server with new versions, as after a restore from a backup. All watches are
-    /// cut, the history is empty, and the objects have new, low versions.
+    /// Restarts the server with new resource versions, as after a restore from a backup. All
+    /// watches are cut, the history is empty, and the objects have new, low versions.
     ///
     /// A watch from a version above the version of the store is silent until the store reaches that
     /// version, as on a real server.
@@ -179,7 +179,7 @@ impl Faults {
     /// Simulates a crash: the server is down until [`Faults::up`] starts it again. Like a
     /// kube-apiserver that has just started, the server then refuses the first `refusals` requests
     /// with 403, because it has not read the roles yet. The restarted server knows no earlier
-    /// versions: a watch from such a version opens, and its only event is a 410.
+    /// resource versions: a watch from such a version opens, and its only event is a 410.
     pub fn crash(&self, refusals: u32) {
         self.down();
         self.cut_watches();

@@ -41,14 +41,14 @@ impl ListQuery {
                 "resourceVersionMatch: Forbidden: not supported by this server",
             ));
         }
-        // A limit with a version requests the state at exactly that version.
+        // A limit with a resourceVersion requests the state at exactly that version.
         if limit > 0 && version.is_some_and(|version| version > 0) {
             return Err(invalid_options(
                 "limit: Forbidden: not supported by this server with a resourceVersion above 0",
             ));
         }
-        // A client that requests version 0 accepts the objects of any version. The limit of such a
-        // request is ignored, so the response is the whole list.
+        // A client that requests resourceVersion 0 accepts a list at any version. The limit of such
+        // a request is ignored, so the response is the whole list.
         let limit = if version == Some(0) {
             0
         } else {

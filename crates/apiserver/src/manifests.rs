@@ -65,7 +65,7 @@ impl Manifests {
     }
 
     /// Reads the directory and applies its manifests. Returns the number of accepted objects, or an
-    /// error if the directory cannot be read. A problem of a file is logged once, in a line that
+    /// error if the directory cannot be read. A problem with a file is logged once, in a line that
     /// names the file and, if known, the object.
     pub fn load(&mut self) -> Result<usize, ManifestError> {
         let found = list_manifests(&self.directory).map_err(|source| ManifestError {
@@ -151,7 +151,7 @@ struct FileDocument<'a> {
     document: &'a Document,
 }
 
-/// Whether `at` is a namespace of a wanted object. Deleting the namespace would also delete the
+/// Whether `at` is the namespace of a wanted object. Deleting the namespace would also delete the
 /// object.
 fn holds_any(at: &ObjectRef, wanted: &BTreeMap<String, FileDocument<'_>>) -> bool {
     let mut objects = wanted.values().map(|wanted| &wanted.document.at);

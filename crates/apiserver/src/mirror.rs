@@ -2,7 +2,7 @@
 //! controller does the same in a real cluster.
 //!
 //! Endpoints are not mirrored if they have the label `endpointslice.kubernetes.io/skip-mirror:
-//! "true"`, or if their Service has slices that are not mirrored.
+//! "true"`, or if their Service has slices that mirroring did not create.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -216,7 +216,7 @@ fn key_of_meta(
     Ok((key(resource, namespace, name), namespace.len() + 1))
 }
 
-/// A text field of a map; empty if missing.
+/// A string field of a map; empty if missing.
 pub(crate) fn text<'a>(map: &'a Map<String, Value>, field: &str) -> &'a str {
     map.get(field).and_then(Value::as_str).unwrap_or_default()
 }

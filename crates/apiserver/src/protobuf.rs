@@ -1,6 +1,6 @@
-//! The protobuf encoding of the API, for the fields in [`fields`]. `kubectl create` sends an object
-//! that it makes from its arguments in protobuf. Clients in a cluster request lists and watches in
-//! protobuf.
+//! The protobuf encoding of the API, for the fields in [`fields`]. If `kubectl create` makes an
+//! object from its arguments, it sends the object in protobuf. Clients in a cluster request lists
+//! and watches in protobuf.
 
 mod fields;
 mod wire;
@@ -87,7 +87,7 @@ fn add(map: &mut Map<String, Value>, field: &Field, wire: &Wire<'_>) -> Option<(
     Some(())
 }
 
-/// Reads a single value. An empty text, a zero and an empty message become null. A false flag
+/// Reads a single value. An empty string, a zero and an empty message become null. A false flag
 /// stays, because flags may be optional, and false then differs from a missing flag.
 fn value(kind: &Type, wire: &Wire<'_>) -> Option<Value> {
     Some(match kind {

@@ -178,7 +178,7 @@ mod tests {
         complete(&write, &Objects::default()).map_err(|status| status.to_string())
     }
 
-    /// Version and kind of an object, its fields, and the path and value of one field of the
+    /// `apiVersion` and `kind` of an object, its fields, and the path and value of one field of the
     /// completed object.
     const DEFAULTS: &str = r#"
         v1 | Endpoints | {"subsets": [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 1}]}]} | /subsets/0/ports | [{"port": 1, "protocol": "TCP"}]

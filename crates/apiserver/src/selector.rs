@@ -88,7 +88,7 @@ impl Term {
         }
         let value = object.value();
         let pointer = format!("/{}", self.key.replace('.', "/"));
-        // A missing field counts as an empty text, unlike a missing label.
+        // A missing field counts as an empty string, unlike a missing label.
         let field = value.pointer(&pointer).and_then(Value::as_str);
         self.matches(Some(field.unwrap_or_default()))
     }

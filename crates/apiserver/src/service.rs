@@ -91,13 +91,13 @@ fn carry_over(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
     }
 }
 
-/// Whether a Service with this spec has a `clusterIP`. A headless Service has one too: the text
+/// Whether a Service with this spec has a `clusterIP`. A headless Service has one too: the string
 /// `"None"`.
 fn has_cluster_ip(spec: &ServiceSpec) -> bool {
     spec.type_.as_deref() != Some("ExternalName")
 }
 
-/// Whether the Service is headless: its `clusterIP` is the text `"None"`.
+/// Whether the Service is headless: its `clusterIP` is the string `"None"`.
 fn is_headless(spec: &ServiceSpec) -> bool {
     spec.cluster_ip.as_deref() == Some("None")
 }

@@ -175,7 +175,7 @@ mod tests {
         cells.join(" | ")
     }
 
-    /// Version and kind of an object, its fields, and its cells.
+    /// `apiVersion` and `kind` of an object, its fields, and its cells.
     const ROWS: &str = r#"
         v1 Service => {"spec": {"type": "ClusterIP", "clusterIP": "10.96.0.7", "ports": [{"port": 80}, {"port": 53, "protocol": "UDP"}]}} => x | ClusterIP | 10.96.0.7 | <none> | 80/TCP,53/UDP | <unknown>
         v1 Service => {"spec": {"type": "ExternalName", "externalName": "www.outside.test"}} => x | ExternalName | <none> | www.outside.test | <none> | <unknown>

@@ -24,7 +24,8 @@ pub(crate) enum Corruption {
     Garbage,
     /// One field of the first object of a list has the wrong type. Other bodies are not changed.
     Malformed,
-    /// The connection closes after this number of octets of the body, or after a shorter body.
+    /// The connection closes after this number of octets of the body, or at the end of a shorter
+    /// body.
     Cut(usize),
 }
 
@@ -75,7 +76,7 @@ fn cut(body: Body, after: usize) -> Body {
     ))
 }
 
-/// The list with one field of its first object replaced by a text.
+/// The list with one field of its first object replaced by a string.
 fn malformed(list: &[u8]) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(list) else {
         return Bytes::copy_from_slice(list);

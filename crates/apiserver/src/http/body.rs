@@ -14,7 +14,7 @@ use crate::status::Status;
 /// Maximum size of a body in octets.
 const MAX_BODY: usize = 3 * 1024 * 1024;
 
-/// Timeout of reading the body.
+/// Timeout for reading a body.
 const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Reads a whole body.

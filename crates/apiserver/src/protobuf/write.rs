@@ -66,8 +66,8 @@ fn of_fields(schema: &Message, object: &Value) -> Vec<u8> {
     text
 }
 
-/// Writes the value of a field. Omits a value of the wrong JSON type. For another invalid value,
-/// writes 0 or no octets.
+/// Writes the value of a field. Omits a value of the wrong JSON type. For any other invalid value,
+/// writes 0 or an empty field.
 fn write(text: &mut Vec<u8>, field: &Field, value: &Value) {
     let number = field.number;
     match (field.kind, value) {

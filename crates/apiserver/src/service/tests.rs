@@ -7,7 +7,7 @@ use super::*;
 use crate::kinds::Resource;
 use crate::object::Object;
 
-/// A list of stored Services, with one Service of this spec.
+/// A list of stored Services: one Service with this spec.
 fn stored(spec: &Value) -> Objects {
     let value = json!({ "metadata": { "name": "other", "namespace": "n" }, "spec": spec });
     Arc::new([Arc::new(Object::new(Resource::Services, value, 1).unwrap())])

@@ -109,8 +109,8 @@ impl Session {
         }
     }
 
-    /// Waits until there is a signal or, unless `paused`, a change or a due timer. Returns `None` when the
-    /// server stops.
+    /// Waits until a signal arrives. Unless `paused`, a change or a due timer also ends the wait.
+    /// Returns `None` when the server stops.
     async fn wait(&mut self, paused: bool) -> Option<()> {
         let wake = self
             .next_bookmark
