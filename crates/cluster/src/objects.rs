@@ -219,8 +219,8 @@ pub struct Endpoints {
     /// Whether the control plane left out addresses because there are more than 1000 (annotation
     /// `endpoints.kubernetes.io/over-capacity` with the value `truncated`).
     pub over_capacity: bool,
-    /// The time of the change, in a pod or the Service, that led to this version (annotation
-    /// `endpoints.kubernetes.io/last-change-trigger-time`).
+    /// The time of the pod or Service change that triggered the last update of this object
+    /// (annotation `endpoints.kubernetes.io/last-change-trigger-time`).
     pub last_change: Option<SystemTime>,
 }
 

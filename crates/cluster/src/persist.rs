@@ -142,8 +142,8 @@ pub struct SavedSnapshot {
 }
 
 impl SavedSnapshot {
-    /// The age of the file; zero if the file's time is in the future, as after the clock was set
-    /// back.
+    /// The age of the file; zero if the file's time is in the future, for example because the clock
+    /// was set back.
     pub fn age(&self) -> Duration {
         self.written.elapsed().unwrap_or_default()
     }

@@ -4,8 +4,8 @@
 //! - A ClusterIP Service has an entry for each cluster IP, and SRV entries for its named ports.
 //! - A headless Service has an entry for each label of its endpoints, and SRV entries for their
 //!   named ports. The label is the hostname or a hash of the address.
-//! - An ExternalName Service is an entry at the name of its namespace. No names are below that
-//!   entry.
+//! - An ExternalName Service has one entry at the name of its namespace. The label of the entry is
+//!   the Service's name. No names exist below the Service's name.
 
 mod endpoints;
 mod external;
@@ -48,7 +48,7 @@ pub struct ServiceRecords {
     pub pointers: Vec<(IpAddr, Pointer)>,
 }
 
-/// The entry of an ExternalName Service at the node of its namespace.
+/// The entry of an ExternalName Service at the name of its namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternalName {
     /// The target name, or the address if `spec.externalName` is an address.

@@ -2,7 +2,7 @@
 //!
 //! Invariants, whatever the API server does:
 //! - An interrupted watch is resumed at its last resource version. An interrupted list is resumed
-//!   at the page that failed, as long as the API server knows the token of the page.
+//!   at the page that failed, as long as the API server accepts the continue token.
 //! - All objects are listed again only if the API server no longer knows the resource version, if
 //!   the API server's database was wiped or restored, or if the watch fails several times in a row
 //!   because of its content (see `position`). No object is removed before that list is complete.

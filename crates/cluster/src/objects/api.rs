@@ -70,8 +70,8 @@ pub struct Metadata {
     pub(super) annotations: Vec<Entry>,
 }
 
-/// An entry of a map. Key and value refer to the received octets without a copy, because most
-/// entries are never used.
+/// An entry of a map. In a protobuf object, key and value refer to the received octets without a
+/// copy, because most entries are never used.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Entry {
     #[prost(bytes = "bytes", tag = "1")]

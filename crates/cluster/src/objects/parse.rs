@@ -36,7 +36,7 @@ const TRUNCATED: &str = "truncated";
 pub enum Encoded {
     /// JSON text.
     Json(Bytes),
-    /// The message of the object's kind in protobuf, without an envelope.
+    /// The protobuf message of the object, without its envelope `runtime.Unknown`.
     Protobuf(Bytes),
 }
 

@@ -99,7 +99,7 @@ fn exposed_ports(ports: &[ServicePort]) -> Arc<[PortRecords]> {
             members: None,
         });
     }
-    // The ports of a name are found by binary search.
+    // `ServiceNode::ports_of` finds ports by binary search.
     records.sort_unstable();
     records.dedup();
     records.into()
@@ -115,7 +115,7 @@ fn load_balancer_name(service: &ObjectKey, text: &str) -> Option<Name> {
 
 fn headless_node(key: &ObjectKey, node: &ServiceNode) -> Option<ExternalNode> {
     let base = name::parse_labels(&format!("{}.{}", key.name, key.namespace)).ok()?;
-    // The node differs from the node in the cluster's zone only in the parent name of its members.
+    // Only `base`, the parent name of the members, differs from the records in the cluster's zone.
     let node = ServiceNode {
         base: base.into(),
         ..node.clone()

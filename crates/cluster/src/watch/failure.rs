@@ -30,7 +30,7 @@ pub enum RequestFailure {
     /// Reading the collection is forbidden, or the collection does not exist (403, 404, 405).
     #[error("{0}")]
     Refused(String),
-    /// The resource version or the token of the next page has expired (410).
+    /// The resource version or the continue token has expired (410).
     #[error("{0}")]
     Expired(String),
     /// Any other error response.
@@ -52,7 +52,7 @@ pub enum RequestFailure {
     /// The watch ended less than a second after its start.
     #[error("the watch ended after {0:?}")]
     Brief(Duration),
-    /// The response cannot be read, or its list has no version or no end.
+    /// The response cannot be read, or its list has no resourceVersion or no end.
     #[error("not a response of an API server: {0}")]
     Garbage(String),
     /// The response, or an object in it, exceeds this bound, in octets.
@@ -123,7 +123,7 @@ impl RequestFailure {
         }
     }
 
-    /// Whether the API server no longer knows the resource version or the page token. The
+    /// Whether the API server no longer knows the resource version or the continue token. The
     /// collection must then be listed again.
     pub(super) fn ends_history(&self) -> bool {
         matches!(self, Self::Expired(_) | Self::OtherHistory(_))
@@ -167,8 +167,8 @@ impl RequestFailure {
             // The API server answers 404 if the CRD of the kind is missing.
             403..=405 => Self::Refused(message),
             410 => Self::Expired(message),
-            // The resource version is in the future, as after a restore of the API server's
-            // database.
+            // The resource version is in the future, for example because the API server's database
+            // was restored.
             _ if message.contains("Too large resource version") => Self::OtherHistory(message),
             _ => Self::Server {
                 code,

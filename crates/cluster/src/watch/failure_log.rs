@@ -31,7 +31,7 @@ use crate::objects::{Kind, ObjectKey};
 /// Interval at which an ongoing failure is logged again.
 const REMINDER: Duration = Duration::from_mins(5);
 /// Time after which an outage is logged again for the first time. An API server restarts in less
-/// time. In a longer outage, the reason of the failures has stopped changing by then.
+/// time. In a longer outage, the reason for the failures has stopped changing by then.
 const FIRST_REMINDER: Duration = Duration::from_secs(30);
 /// Maximum number of distinct problems of objects that are remembered and logged.
 const MAX_REMEMBERED: usize = 1000;
@@ -96,7 +96,7 @@ struct OngoingOutage {
 
 impl ApiOutage {
     /// Notes a failed attempt of a feed. `is_new` is true if the feed was not part of the outage
-    /// before. Returns the number of failures if a line is due.
+    /// before. Returns the number of failures if a log line is due.
     fn note_failure(&self, kind: Kind, failure: &RequestFailure, is_new: bool) -> Option<u32> {
         let now = Instant::now();
         let mut ongoing = self.0.lock();
@@ -212,7 +212,7 @@ impl FailureLog {
             // A starting API server refuses everything for a moment, because it has not read the
             // roles yet.
             RequestFailure::Refused(_) => refusal.known && !refusal.lasting && !refusal.dispensable,
-            // A restarted API server does not know the versions from before its start.
+            // A restarted API server does not know older resource versions.
             RequestFailure::Expired(_) => self.in_outage || self.connection.outage().is_ongoing(),
             RequestFailure::Garbage(_)
             | RequestFailure::TooLarge(_)
@@ -321,7 +321,8 @@ impl FailureLog {
     }
 
     /// Logs the end of a failure, if there was one. The caller must have received an event, or the
-    /// answer to a check. An open watch proves nothing: its first event may be an error.
+    /// response to a check of the database history. An open watch proves nothing: its first event
+    /// may be an error.
     pub(super) fn log_recovery(&mut self) {
         let opened = self.opened.unwrap_or_else(Instant::now);
 

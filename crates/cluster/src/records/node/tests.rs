@@ -1,4 +1,5 @@
-//! A node has the same entries as a flat list in which each entry has a path and a label.
+//! A [`ServiceNode`] has the same entries as a flat list in which each entry has a path and a
+//! label.
 
 use std::collections::BTreeSet;
 
