@@ -127,7 +127,7 @@ fn visible_records(published: &Published) -> String {
         lines.push(format!("backed {key}"));
     }
 
-    // The visits above come in no fixed order.
+    // The entries above come in no fixed order.
     lines.sort();
     lines.extend(further_records(&snapshot));
     lines.join("\n")

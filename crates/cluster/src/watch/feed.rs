@@ -319,7 +319,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
                 history.advance(&object.version());
             }
             "BOOKMARK" => {
-                // Without bookmarks, the version of a quiet kind would expire.
+                // Without bookmarks, the resource version of a quiet kind would expire.
                 self.metrics.bookmarks.inc();
                 history.advance(&object.version());
             }
@@ -375,8 +375,8 @@ impl<E: Send + 'static> CollectionFeed<E> {
             Err(problem) => {
                 let key = object.key();
                 self.malformed_log.log_object(key.as_ref(), &problem);
-                // The version advances, because a resumed watch would otherwise begin with this
-                // object again.
+                // The resource version advances, because a resumed watch would otherwise begin with
+                // this object again.
                 history.advance(&object.version());
 
                 let Some(key) = key else {
@@ -397,7 +397,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
     }
 
     async fn send_change(&self, change: Change<Infallible>, at: Instant) -> Result<(), AttemptEnd> {
-        // The beginning and the end of a list are no changes.
+        // The beginning and the end of a list are not counted as changes.
         if matches!(change, Change::Deleted(_)) {
             self.metrics.count_event();
         }
@@ -415,7 +415,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
     /// Lists one object to check that the API server's database was not wiped or restored.
     async fn check_history(&self, history: &mut DatabaseHistory) -> Result<(), RequestFailure> {
         // This list bypasses the watch cache. The cache of an API server that lags behind would
-        // give an old version.
+        // give an old resource version.
         let mut page = self.client.request_list(&ListExtent::first_page(1)).await?;
 
         let mut first = None;

@@ -1,8 +1,8 @@
-//! The position of a feed: within a list, or at a version from which a watch can resume. Whether
-//! the next step is a watch or a list depends on how the last step ended, and on the history of the
-//! API server's database.
+//! The position of a feed: within a list, or at a resource version from which a watch can resume.
+//! Whether the next step is a watch or a list depends on how the last step ended, and on the
+//! history of the API server's database.
 //!
-//! A resource version only has a meaning within one history of the database. A database that was
+//! A resource version has a meaning only within one history of the database. A database that was
 //! wiped or restored starts a new history. A watch from an old version would then wait forever or
 //! miss changes. The API does not identify a history, but two signs reveal a new history. Either
 //! the current version is lower than the last known version, or the collection's first object has
@@ -24,8 +24,8 @@ use crate::objects::{ObjectIdentity, ObjectKey};
 const PAGE: u32 = 500;
 /// Maximum number of pages of a list.
 const MAX_PAGES: usize = 100_000;
-/// Time for which a failed page is requested again. API servers forget the token of a page after
-/// five minutes.
+/// Maximum time for which a failed page is requested again. API servers forget the token of a page
+/// after five minutes.
 const TOKEN_LIFE: Duration = Duration::from_mins(4);
 /// Maximum number of consecutive unreadable watches.
 const MAX_UNREADABLE: u32 = 5;
@@ -81,7 +81,8 @@ pub(super) struct ListPosition {
 }
 
 impl Default for ListPosition {
-    /// Begins with the same request as kube-dns: any version, from the API server's watch cache.
+    /// Begins with the same request as kube-dns: a list at any resource version, from the API
+    /// server's watch cache.
     fn default() -> Self {
         Self::new(ListExtent::Cached("0".to_owned()))
     }
@@ -97,7 +98,7 @@ impl ListPosition {
         }
     }
 
-    /// A list of the most recent version, even if the responding API server lags behind.
+    /// A list at the most recent resource version, even if the responding API server lags behind.
     fn most_recent() -> Self {
         Self::new(ListExtent::first_page(PAGE))
     }
@@ -162,7 +163,7 @@ impl ListPosition {
         let failing_since = *self.failing.get_or_insert_with(Instant::now);
 
         match &self.extent {
-            // "0" accepts any version, so no history can contradict it.
+            // Resource version "0" means any version, so such a list depends on no history.
             ListExtent::Cached(version) => version != "0" && failure.ends_history(),
             ListExtent::Page { token: None, .. } => false,
             ListExtent::Page { token: Some(_), .. } => {
@@ -201,7 +202,7 @@ impl WatchPosition {
 
     /// The list that must replace the watch after `failure`; `None` if the watch can be resumed.
     fn list_if_lost(&mut self, failure: &RequestFailure) -> Option<ListPosition> {
-        // A list from the watch cache is enough, if it is not older than the expired version.
+        // A list from the watch cache is enough if it is not older than the expired version.
         if matches!(failure, RequestFailure::Expired(_)) {
             let version = std::mem::take(&mut self.history.version);
             return Some(ListPosition::new(ListExtent::Cached(version)));
@@ -307,7 +308,7 @@ impl DatabaseHistory {
             && let Ok(known) = self.version.parse::<u64>()
             && now < known
         {
-            let sign = format!("it is at version {now} and was at {known}");
+            let sign = format!("it is at resource version {now} and was at {known}");
             return Err(RequestFailure::OtherHistory(sign));
         }
 

@@ -52,16 +52,16 @@ pub struct Scope {
 /// The part of a collection that one request lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ListExtent {
-    /// All objects from the API server's watch cache, not older than this version; "0" is any
-    /// version.
+    /// All objects from the API server's watch cache, not older than this resource version; "0" is
+    /// any resource version.
     Cached(String),
-    /// A page of at most `limit` objects, from a list of the most recent version. `token`
+    /// A page of at most `limit` objects, from a list at the most recent resource version. `token`
     /// identifies the page; it is `None` for the first page.
     Page { limit: u32, token: Option<String> },
 }
 
 impl ListExtent {
-    /// The first page of a list of the most recent version.
+    /// The first page of a list at the most recent resource version.
     pub(super) fn first_page(limit: u32) -> Self {
         Self::Page { limit, token: None }
     }
@@ -226,7 +226,7 @@ impl CollectionClient {
         Ok(ListReader::new(pieces, self.timeout))
     }
 
-    /// Requests a watch from `version` that lasts `seconds`.
+    /// Requests a watch that begins after the resource version `version` and lasts `seconds`.
     pub(super) async fn request_watch(
         &self,
         version: &str,

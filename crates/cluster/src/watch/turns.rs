@@ -2,9 +2,9 @@
 //!
 //! A list of all objects costs the API server more than a watch that lasts for hours. With a pod on
 //! each node, all pods list when the `DaemonSet` is rolled out for the first time, and when the API
-//! server has restarted and cannot continue the watches from their old versions. One small request
-//! for the status of the `DaemonSet` shows how many pods there are, and how many of them are
-//! starting. A pod that is the only one to start does not wait for others.
+//! server has restarted and cannot continue the watches from their old resource versions. One small
+//! request for the status of the `DaemonSet` shows how many pods there are, and how many of them
+//! are starting. A pod that is the only one to start does not wait for others.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ const EACH_WITH_RECORDS: Duration = Duration::from_millis(80);
 /// The longest spread, for any number of instances. If lists come too fast, the API server itself
 /// makes them wait.
 const MAX_SPREAD: Duration = Duration::from_secs(30);
-/// Timeout of the head and of each piece of the response about the `DaemonSet`. Such a response is
-/// small, so a start hardly ever waits longer.
+/// Timeout of the head and of each piece of the response about the `DaemonSet`. The response is
+/// small, so a starting pod hardly ever waits longer than this time.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// The first and the longest pause after a failed request for the `DaemonSet`.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
@@ -91,7 +91,7 @@ pub struct ListTurnsFinder {
 impl ListTurnsFinder {
     /// A finder that reads the `DaemonSet` `name` in `namespace`.
     pub fn new(namespace: &str, name: &str) -> Self {
-        // Any version is enough, so the API server answers from its watch cache.
+        // Any resource version is enough, so the API server may answer from its watch cache.
         let path =
             format!("/apis/apps/v1/namespaces/{namespace}/daemonsets/{name}?resourceVersion=0");
         Self {

@@ -418,7 +418,7 @@ async fn broken_connections_cause_no_list() {
     }
 }
 
-/// If a feed always resumed the watch before an unreadable event, the feed would fail at this event
+/// If the feed only resumed the watch, it would receive the unreadable event again and fail
 /// forever.
 #[tokio::test(start_paused = true)]
 async fn unreadable_watch_is_skipped_by_list() {
@@ -444,7 +444,8 @@ async fn unreadable_watch_is_skipped_by_list() {
     assert_eq!(stub.lists(), 2);
 }
 
-/// The Service `a` at this version, after it has been created `times` times.
+/// The Service `a` with this resource version. `times` counts its creations, and is part of the
+/// UID.
 fn recreated(version: u32, times: u32) -> Value {
     let mut service = service("a", version);
     service["metadata"]["uid"] = format!("uid-{times}").into();

@@ -87,7 +87,7 @@ async fn single_pod_lists_at_once() {
 }
 
 /// If the API server is unreachable at first, the finder asks for the `DaemonSet` until it gets an
-/// answer, so that later lists are spread. A response 403 is an answer, too.
+/// answer, so that later lists are spread. A 403 response is also an answer.
 #[tokio::test(start_paused = true)]
 async fn daemon_set_is_asked_until_answered() {
     let cases: [(fn() -> ScriptedResponse, usize); 2] =

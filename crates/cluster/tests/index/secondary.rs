@@ -47,7 +47,7 @@ fn transfer_records(
     let query = [&[0, 7, 0, 0], counts.as_flattened(), &question, authority].concat();
     let mut stream = transfers
         .begin_stream(&query, CLIENT)
-        .expect("it is a query");
+        .expect("the message is a query");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
@@ -80,7 +80,7 @@ fn to_copy(mut records: Vec<Record>) -> ZoneCopy {
     assert_eq!(records.first(), Some(&soa), "the SOA comes first and last");
     let count = records.len() - 1;
     let records: BTreeSet<Record> = records.into_iter().skip(1).collect();
-    assert_eq!(records.len(), count, "each record once");
+    assert_eq!(records.len(), count, "each record comes once");
     ZoneCopy { soa, records }
 }
 

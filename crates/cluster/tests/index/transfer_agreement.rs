@@ -685,7 +685,7 @@ proptest! {
                 let before = copies.values().next_back().cloned();
                 let is_new = before.is_none_or(|before| before.records != whole.records);
                 any_new |= is_new;
-                prop_assert_eq!(is_new, !copies.contains_key(&whole.serial()), "{} has a new version exactly if its records have changed", domain);
+                prop_assert_eq!(is_new, !copies.contains_key(&whole.serial()), "{} has a new version exactly when its records have changed", domain);
                 copies.insert(whole.serial(), whole.clone());
                 for copy in copies.values() {
                     let mut copy = copy.clone();

@@ -4,7 +4,7 @@ fn key(name: &str) -> ObjectKey {
     ObjectKey::new("apps", name)
 }
 
-/// A history at version 120 whose first object is `db` with the UID `u1`.
+/// A history at resource version 120 whose first object is `db` with the UID `u1`.
 fn history() -> DatabaseHistory {
     let mut history = DatabaseHistory::default();
     for (name, uid) in [("web", "u3"), ("db", "u1"), ("dc", "u2")] {
@@ -16,8 +16,8 @@ fn history() -> DatabaseHistory {
     history
 }
 
-/// The failure of a check that finds this version and this first object. `first` has the form
-/// `NAME UID`.
+/// The failure of a check that finds this resource version and this first object. `first` has the
+/// form `NAME UID`.
 fn check_failure(history: &mut DatabaseHistory, version: &str, first: &str) -> Option<String> {
     let (name, uid) = first.split_once(' ').unwrap();
     let first = Some(ObjectIdentity {
@@ -30,8 +30,7 @@ fn check_failure(history: &mut DatabaseHistory, version: &str, first: &str) -> O
 
 #[test]
 fn other_history_shows_in_versions_and_uids() {
-    let older =
-        "the database of the API server was wiped or restored: it is at version 119 and was at 120";
+    let older = "the database of the API server was wiped or restored: it is at resource version 119 and was at 120";
     let recreated = "the database of the API server was wiped or restored: apps/db was recreated while no watch was open";
     let cases = [
         ("120", "db u1", None),
