@@ -71,7 +71,7 @@ pub enum ConnectError {
         reason: String,
     },
     /// The files with the credentials cannot be read in time.
-    #[error("reading the credentials for the API server times out after {}s", READ_TIMEOUT.as_secs())]
+    #[error("reading the credentials for the API server timed out after {}s", READ_TIMEOUT.as_secs())]
     Hangs,
 }
 

@@ -137,7 +137,7 @@ impl Index {
         self.changed = true;
     }
 
-    /// Adds a further zone to the cluster's zone, or replaces the zone with the same domain.
+    /// Adds a further zone, or replaces the further zone with the same domain.
     pub fn set_further_zone(&mut self, zone: FurtherZone) {
         self.snapshot.zones = self.snapshot.zones.with(zone);
         self.changed = true;

@@ -63,7 +63,7 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
     ),
     (
         &["dns-loop-detect"],
-        Is("a detection of loops, which is always on (metric kubedns_forward_loops)"),
+        Is("loop detection, which is always on (metric kubedns_forward_loops)"),
     ),
     (
         &["no-resolv", "R"],

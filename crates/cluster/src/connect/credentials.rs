@@ -218,7 +218,7 @@ impl TokenFile {
 
         let path = self.path.clone();
         let read = self.reading.run(move || read_token(&path)).await;
-        let read = read.unwrap_or_else(|| Err(unreadable_token(&self.path, &"the read times out")));
+        let read = read.unwrap_or_else(|| Err(unreadable_token(&self.path, &"the read timed out")));
 
         let mut current = self.current.lock();
         match (read, &*current) {

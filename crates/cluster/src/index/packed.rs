@@ -1,5 +1,5 @@
-//! A compact encoding of objects. A large cluster has tens of thousands of objects, which are read
-//! one at a time.
+//! A compact encoding of objects, to save memory. A large cluster has tens of thousands of objects,
+//! which are read one at a time.
 //!
 //! [`Pack`] writes values one after another, without field names or padding. Numbers have a
 //! variable length. The length of a text or a list precedes its content. The octets never leave the

@@ -173,7 +173,7 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
         "upstream-probe-name",
         Value,
         Different(
-            "the option health_check of the plugin forward queries only NS records: of the root, or of the name after its word domain",
+            "the option health_check of the plugin forward queries only NS records: of the root, or of the name after the word \"domain\" in this option",
         ),
     ),
     (

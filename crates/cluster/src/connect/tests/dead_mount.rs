@@ -108,7 +108,7 @@ async fn dead_mount_fails_the_first_connection() {
     let error = late(Connection::new(access)).await.unwrap_err().to_string();
     assert_eq!(
         error,
-        "reading the credentials for the API server times out after 5s"
+        "reading the credentials for the API server timed out after 5s"
     );
     returns(&file, b"");
 }

@@ -113,7 +113,7 @@ impl Pack for IpAddr {
 impl Pack for SystemTime {
     fn pack(&self, to: &mut Vec<u8>) {
         let since = self.duration_since(Self::UNIX_EPOCH);
-        // Annotations may have any time, even one before 1970.
+        // Times come from annotations of objects, so they may be before 1970.
         let is_before = since.is_err();
         let span = since.unwrap_or_else(|error| error.duration());
 
