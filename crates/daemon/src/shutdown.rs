@@ -11,10 +11,10 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Maximum time after the first signal for which a process stays ready. If the pod is the only
-/// endpoint of its Service, clients are sent to the pod until its successor is ready (KEP-1669),
-/// which takes some seconds. The rest of the lameduck duration is for the clients that still have a
-/// connection.
+/// Maximum time after the first signal for which a process stays ready. If a Service has no other
+/// ready endpoint, its clients are sent to a terminating pod as long as the pod stays ready
+/// (KEP-1669). The successor of the pod needs some seconds to become ready. The rest of the
+/// lameduck duration is for the clients that still have a connection.
 const READY_WHILE_DRAINING: Duration = Duration::from_secs(4);
 
 /// The tokens that a process watches. If the process itself cancels [`stop`](Self::stop), it

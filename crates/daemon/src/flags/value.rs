@@ -151,7 +151,7 @@ pub fn boolean(text: &str) -> Result<bool, ValueError> {
 
 /// A duration in Go's syntax: `1m30s`, `300ms`, `1h`. The longest duration is the largest signed
 /// 64-bit number of nanoseconds (292 years). Unlike Go, this type rejects negative durations,
-/// because its flags have no use for them.
+/// because no flag of this type needs them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GoDuration(pub Duration);
 
@@ -338,7 +338,7 @@ fn format_decimal(count: u128, unit: u128) -> String {
 }
 
 /// Text in double quotes. Quotes, backslashes and characters that cannot be printed are escaped as
-/// by Go's `strconv.Quote`. Combining characters are escaped, too, which Go prints.
+/// by Go's `strconv.Quote`. Unlike in Go, combining characters are escaped, too.
 pub fn quote(text: &str) -> String {
     use fmt::Write as _;
 
@@ -360,7 +360,8 @@ pub fn quote(text: &str) -> String {
                 let _ = write!(out, "\\x{:02x}", u32::from(c));
             }
             '\'' => out.push(c),
-            // Rust escapes the same characters, such as those that change the direction of the text.
+            // Rust escapes characters that cannot be printed, such as those that change the
+            // direction of the text. It also escapes combining characters.
             c if c.escape_debug().len() > 1 => {
                 let code = u32::from(c);
                 let _ = if code > 0xffff {

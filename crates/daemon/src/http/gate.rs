@@ -65,8 +65,8 @@ fn is_address_or_localhost(host: &str) -> bool {
         return true;
     }
 
-    // In an IPv6 address without brackets, the last colon separates no port. Such an address is not
-    // valid in a Host header, and is rejected below.
+    // In an IPv6 address without brackets, the last colon does not begin a port. Such an address is
+    // not valid in a Host header, and is rejected below.
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.parse::<u16>().is_ok() && !name.contains(':') => name,
         _ => host,

@@ -1,5 +1,5 @@
 //! GET requests over HTTP without TLS. An ordinary page has bounds on its size and time. A
-//! streaming page has bounds only on the time of its head and on the size of each line.
+//! streaming page has bounds only on its head and on the size of each line.
 
 use std::io;
 use std::time::Duration;
@@ -153,7 +153,7 @@ impl StreamingPage {
 }
 
 /// Requests a streaming page; `time` is the timeout of the response's head. A response whose status
-/// is not 200 is returned as `Ok(Err(page))`.
+/// is not 200 is returned as `Ok(Err(page))`; its body must also arrive within `time`.
 pub async fn get_streaming(
     authority: &str,
     target: &str,
