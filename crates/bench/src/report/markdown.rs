@@ -63,7 +63,7 @@ impl Cost {
         });
         format!(
             "\n### CPU time per query\n\n\
-             Times are in microseconds. The number in brackets is the ratio to the time of the UDP echo server (`echo`) in the same round. Both numbers are medians of the rounds.\n\n\
+             Times are in microseconds. The number in brackets is the time divided by that of the UDP echo server (`echo`) in the same round. Both numbers are medians of the rounds.\n\n\
              | server |{titles}\n\
              | --- |{rules}\n\
              {rows}\
@@ -119,7 +119,7 @@ impl Change {
         } = self.latency;
         format!(
             "\n### From a change at the API server to the answer\n\n\
-             {count} changes, 100 a second, of Services and slices in turn. Latencies are in milliseconds.\n\n\
+             {count} changes of Services and EndpointSlices in turn, 100 a second. Latencies are in milliseconds.\n\n\
              | p50 | p99 | goal for p99 | max | CPU of kubedns |\n\
              | --- | --- | --- | --- | --- |\n\
              | {p50:.1} | {p99:.1} | {CHANGE} | {max:.1} | {:.1} % |\n",
@@ -160,12 +160,12 @@ impl Outside {
             ..
         } = self;
         format!(
-            "\n### Cluster names during 5,000 queries a second for external names, with a dead upstream\n\n\
+            "\n### Cluster names during 5,000 queries a second for external names whose upstream is dead\n\n\
              | | p50 | p99 | max |\n\
              | --- | --- | --- | --- |\n\
              {}{}\n\
-             Queries for cluster names without an answer: {lost}. Queries for external names: {asked}, of which {unanswered} got no answer; \
-             the last answer came {longest:.1} s after the last query. Peak memory of kubedns: {:.1} MB.\n",
+             Lost queries for cluster names: {lost}. Queries for external names: {asked}, of which {unanswered} got no answer (SERVFAIL counts as an \
+             answer). The last answer came {longest:.1} s after the last query. Peak memory of kubedns: {:.1} MB.\n",
             row("without these queries", self.without),
             row("with these queries", self.with),
             megabytes(self.peak)
@@ -181,8 +181,8 @@ impl Forwarded {
         let rows: String = self.rows.iter().map(Forwarder::row).collect();
         format!(
             "\n### A query for an external name\n\n\
-             CPU time of the server per query, in microseconds; NSD is the upstream. Goals: no more CPU time than dnsmasq for names that are \
-             not cached, no more than Unbound for cached names, and at most twice the memory of `dnsmasq with 10,000 names`. \
+             The first columns have the CPU time of the server per query, in microseconds. The upstream is NSD. Goals for kubedns: no more CPU time than \
+             `dnsmasq` for names that are not cached, no more than Unbound for cached names, and at most twice the memory of `dnsmasq with 10,000 names`. \
              p50 and p99 are the latencies of names that are not cached, at a thousand queries a second.\n\n\
              | |{titles} lost queries | p50 | p99 | memory of 10,000 cached names |\n\
              | --- |{} --- | --- | --- | --- |\n{rows}",
@@ -219,7 +219,7 @@ impl Pages {
              | | pages read | change p50 | p99 | forwarded p50 | p99 | lost queries |\n\
              | --- | --- | --- | --- | --- | --- | --- |\n\
              {}\n\
-             Two clients that read `/cache` slowly take {taken:.2} MB of memory. Goal: {SLOW_READERS} MB.\n",
+             While two clients read `/cache` slowly, kubedns takes {taken:.2} MB more memory. Goal: at most {SLOW_READERS} MB.\n",
             self.rows
                 .iter()
                 .map(PagesRow::to_markdown)
@@ -254,11 +254,11 @@ impl Real {
         } = self;
         format!(
             "\n### On a real kube-apiserver with {services} Services, {addresses} addresses\n\n\
-             The medians of five starts, and the resident memory after one further start:\n\n\
+             This table has the medians of five starts, and the resident memory after one further start:\n\n\
              | `--endpoints-source` | first answer | CPU of kubedns | API server's CPU | received | resident |\n\
              | --- | --- | --- | --- | --- | --- |\n\
              {}\n\
-             10,000 changes of a slice and its Endpoints, one by one, and fifty kubedns instances that start at once:\n\n\
+             This table has the means of 10,000 changes, each of an EndpointSlice and its Endpoints, and a start of fifty kubedns instances at once:\n\n\
              | `--endpoints-source` | received for each change | CPU of kubedns for each change | all fifty had answered after |\n\
              | --- | --- | --- | --- |\n\
              {}",
@@ -295,13 +295,13 @@ impl Fleet {
         } = self;
         format!(
             "\n### Many kubedns instances on a real kube-apiserver with {services} Services, {addresses} addresses\n\n\
-             The table shows the CPU time of the API server, and the octets that all kubedns instances together receive. All instances \
-             start at once; then nothing changes for a while; then ten slices change each second.\n\n\
+             The table shows the CPU time of the API server, and the octets that all kubedns instances together receive. First all \
+             instances start at once, then nothing changes for a while, then ten slices change each second.\n\n\
              | instances | all have answered after | CPU of the start | received at the start | CPU while nothing changes | received each second while nothing changes | CPU with ten changes a second | received for each change |\n\
              | --- | --- | --- | --- | --- | --- | --- | --- |\n\
              {}\n\
-             The next table shows the milliseconds from the request for a change until the API server has accepted it (accepted), and from then \
-             to the answer of each queried kubedns instance (answered):\n\n\
+             The next table has two times in milliseconds: from the request for a change until the API server has accepted the change (accepted), \
+             and from then until the answer of a queried kubedns instance shows the change (answered):\n\n\
              | instances | accepted: p50 | p99 | answered: p50 | p99 (goal {CHANGE:.0}) | max | answers | load average |\n\
              | --- | --- | --- | --- | --- | --- | --- | --- |\n\
              {}",
