@@ -73,7 +73,7 @@ impl AliasTarget {
             return Some(Self::Name(name));
         }
         let (first, rest) = name.split_once('.')?;
-        // Two labels could be a Service or a name. Without a dot at the end, they are taken for a
+        // Two labels could be a Service or a name. Without a dot at the end, they are parsed as a
         // Service.
         let is_label = rfc1123::is_label(first) && rfc1123::is_label(rest);
         is_label.then(|| Self::Service {

@@ -27,7 +27,7 @@ pub struct Config {
     /// ignored.
     pub stub_domains: BTreeMap<String, Vec<ServerAddr>>,
     /// Upstream servers (`upstreamNameservers`). If empty, the servers in the node's resolv.conf
-    /// are used. In kubedns, the flag `--nameservers` precedes resolv.conf.
+    /// are used. In kubedns, the flag `--nameservers` takes precedence over resolv.conf.
     pub upstream_nameservers: Vec<Upstream>,
     /// The queries to log (`queryLog`), if any.
     pub query_log: Option<QueryLog>,

@@ -222,7 +222,7 @@ fn first_rejected_name(config: &Config, domains: &BTreeSet<String>) -> Option<(C
         return Some((ConfigKey::Aliases, Reason::InClusterDomain(name.clone())));
     }
 
-    // Names of the cluster are never denied: the rule would have no effect.
+    // A rule for a name in a cluster domain has no effect: kubedns never denies such a name.
     let denied = &config.external_rules.denied_names;
     if let Some(name) = first_within(denied.keys(), domains) {
         return Some((

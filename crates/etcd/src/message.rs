@@ -56,7 +56,7 @@ pub enum InvalidMessage {
     #[error("not a SkyDNS message: {0}")]
     Json(#[from] serde_json::Error),
     /// A number other than the TTL is out of range.
-    #[error("{field} {value} is not from 0 to {}", u16::MAX)]
+    #[error("{field} {value} is not in the range 0 to {}", u16::MAX)]
     Range {
         /// The field.
         field: &'static str,
@@ -289,8 +289,8 @@ mod tests {
             []              | not a SkyDNS message: invalid type: sequence
             {"host":1}      | not a SkyDNS message: invalid type: integer
             {"port":"80"}   | not a SkyDNS message: invalid type: string
-            {"port":65536}  | port 65536 is not from 0 to 65535
-            {"weight":-1}   | weight -1 is not from 0 to 65535
+            {"port":65536}  | port 65536 is not in the range 0 to 65535
+            {"weight":-1}   | weight -1 is not in the range 0 to 65535
             {"host":"a..b"} | host "a..b" is neither an address nor a name
             {"host":"a b"}  | host "a b" is neither an address nor a name
         "#;

@@ -16,7 +16,7 @@ pub struct EtcdSnapshot {
     /// The settings. There is no cluster domain, so the field `domain` holds the domain of the
     /// first zone from etcd.
     pub zone: Zone,
-    /// The zones from etcd, and their reverse names.
+    /// The zones from etcd, including the zone `arpa` for reverse names.
     pub zones: Zones,
 }
 

@@ -54,16 +54,14 @@ enum ExplainCommandError {
     Large(String),
     #[error("{0} answers: {1}")]
     Status(String, String),
-    #[error(
-        "{0} answers something other than an explanation: the server may have another version ({1})"
-    )]
+    #[error("the response of {0} is not an explanation: the server may have another version ({1})")]
     Foreign(String, serde_json::Error),
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
 }
 
 /// Runs the command; `words` are the arguments after `explain`. The exit code is 0 if kubedns
-/// explained the name, even a name that does not resolve. The exit code is 1 without an
+/// explained the name, even if the name does not resolve. The exit code is 1 without an
 /// explanation, and 2 for an invalid command line.
 pub fn command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let exit = parse_words(words).map_or_else(|exit| exit, |options| run_command(&options));
@@ -110,7 +108,7 @@ fn run_command(options: &Options) -> Exit {
     }
 }
 
-/// Requests the explanation, as text or as the JSON of the server.
+/// Requests the explanation. Returns it as text, or as the JSON of the server.
 fn fetch_explanation(options: &Options) -> Result<String, ExplainCommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

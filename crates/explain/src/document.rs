@@ -1,10 +1,9 @@
 //! The JSON document of `GET /explain`. `kube-dns explain` parses the document and prints it as
 //! text.
 //!
-//! Names are absolute, with a dot at the end, except names that are shown as the request, an object
-//! or a flag has them. Times are RFC 3339 in UTC. `code` fields are stable identifiers for
-//! programs. `text` fields are sentences, whose wording may change. docs/explain.md lists the
-//! fields and the codes.
+//! Names are absolute, with a dot at the end, unless they are copied from the request, an object or
+//! a flag. Times are RFC 3339 in UTC. `code` fields are stable identifiers for programs. `text`
+//! fields are sentences, whose wording may change. docs/explain.md lists the fields and the codes.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -337,13 +336,14 @@ pub(crate) struct DnsmasqPath {
     /// unknown here, and not listed. If pods query kubedns directly, the list has the servers to
     /// which kubedns forwards an external name.
     pub(crate) servers: Vec<String>,
-    /// The options of dnsmasq that matter for the name. `None` if the nanny reports no options;
-    /// `None` or empty if none of them matters.
+    /// The options of dnsmasq that matter for the name. `None` if the nanny reports no options. If
+    /// it reports options, but none matters, the list is `None` or empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) arguments: Option<Vec<String>>,
     /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache the
-    /// answer (`--no-negcache`, or a TTL of 0). `None` if the answer may come from another source,
-    /// or if there are records, but the address queries fail or find only an alias.
+    /// answer (`--no-negcache`, or a TTL of 0). `None` if the answer may come from another source.
+    /// Also `None` if dnsmasq caches only some of the answers: there are records, but the address
+    /// queries fail or find only an alias.
     pub(crate) keeps_seconds: Option<u32>,
 }
 

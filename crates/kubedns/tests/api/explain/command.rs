@@ -75,7 +75,7 @@ async fn explain_rejects_unexpected_responses() {
         ),
         (
             "HTTP/1.1 200 OK\r\n\r\nok\n",
-            "URL answers something other than an explanation",
+            "the response of URL is not an explanation",
         ),
     ] {
         let other = ScriptedHttp::start(reply).await;
