@@ -269,7 +269,8 @@ impl DnsFront {
     fn path_to_upstreams(&self, name: &Name) -> DnsmasqPath {
         let upstreams = &self.config.upstream_nameservers;
         let path = match &self.arguments {
-            // The nanny makes kubedns the only server for external names.
+            // If dnsmasq cannot query all upstreams, the nanny makes kubedns the only server for
+            // external names.
             _ if upstreams.iter().any(|server| server.plain().is_none()) => path_to_kubedns(None),
             _ if !upstreams.is_empty() => dnsmasq_path(DnsmasqAsks::Upstreams, None, upstreams),
             Some(arguments) if !arguments.reads_resolv_conf() => {

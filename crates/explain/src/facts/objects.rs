@@ -13,7 +13,7 @@ use crate::document::{
 };
 use crate::moment::Moment;
 
-/// Maximum number of Services that one look-up visits.
+/// Maximum number of Services that each search of a look-up visits.
 const MAX_LOOKED_AT: usize = 50_000;
 /// Maximum number of Services that are described for one name.
 pub(crate) const MAX_OBJECTS: usize = 4;
@@ -167,7 +167,7 @@ impl ObjectLookup {
     }
 
     fn find_neighbours(&self, view: &ObjectsView) -> Neighbours {
-        // A visit of all Services takes long. It is made only for a name without an answer.
+        // Visiting all Services takes time, so it is done only for a name without an answer.
         if self.misspelled.is_empty() {
             return Neighbours {
                 keys: Vec::new(),

@@ -300,8 +300,8 @@ fn without_pointer(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<
     }
     let services: Vec<String> = backed.iter().map(backed_service_text).collect();
     let text = format!(
-        "{address} is an endpoint of Service {}: endpoints have PTR records when they are ready, \
-         have a hostname, and their Service is headless",
+        "{address} is an endpoint of Service {}: an endpoint has a PTR record if it is ready, has \
+         a hostname, and belongs to a headless Service",
         join(&services)
     );
     Some(CodedNote::new("endpoint_address", text))

@@ -359,7 +359,7 @@ fn outcome_of_name(evidence: Evidence<'_>, text: &str, types: &[u16]) -> Option<
         snapshot, front, ..
     } = evidence;
     let name = Name::parse(text).ok()?;
-    // Other types do not show whether a name is usable: no Service has records such as MX, and an
+    // Only address queries show whether a name is usable: no Service has records such as MX, and an
     // ExternalName Service has an SRV record even if its target does not exist.
     let is_of_addresses = types.contains(&rtype::A) || types.contains(&rtype::AAAA);
     let types = if is_of_addresses {

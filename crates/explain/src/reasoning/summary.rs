@@ -375,7 +375,7 @@ fn tried_reason_text(candidate: &NameCandidate, reason: CodedNote) -> String {
     match &candidate.kind {
         NameKind::Member { key, .. } if reason.code == "no_such_service" => {
             let ObjectKey { namespace, name } = key;
-            format!("would be a host of a Service {name:?} in namespace {namespace}: there is none")
+            format!("would be an endpoint of the missing Service {name:?} in namespace {namespace}")
         }
         _ => reason.text,
     }

@@ -221,7 +221,8 @@ fn walked_name_is_replaced_by_list() {
     let list = [("prod.search.cluster.local. A", ["no_data"])];
     cluster.expect(["/verdict/outcome"], &list);
 
-    // The list has no name without a search domain, because kubedns does not forward one label.
+    // The list has no name without a search domain, because kubedns does not forward names of one
+    // label.
     let text = cluster.text("gone.prod.search.cluster.local. A");
     for expected in [
         "does not resolve in this cluster; as gone.corp.test., the name is forwarded to",

@@ -167,7 +167,7 @@ fn no_service(evidence: Evidence<'_>, found: &FoundService) -> CodedNote {
     }
     if let Some(endpoints) = &found.object.endpoints {
         let kind = &endpoints.kind;
-        let text = format!("there is no Service {key}, although there are {kind} for it");
+        let text = format!("there is no Service {key}, although there are {kind} objects for it");
         return CodedNote::new("endpoints_without_service", text);
     }
     if !evidence.snapshot.serves(namespace) {
