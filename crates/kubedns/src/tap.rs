@@ -31,9 +31,9 @@ use crate::own_node::OwnNode;
 
 /// The lowest verbosity (`-v`) at which every query is logged.
 const EACH_QUERY: i32 = 6;
-/// The writer of the query log if dnsmasq is in front: the nanny knows the clients, but kubedns
-/// does not.
-const NANNY: &str = "the nanny of the dnsmasq in front";
+/// The name of the writer of the query log, if kubedns is behind dnsmasq. The nanny knows the
+/// clients, but kubedns does not.
+const NANNY: &str = "the nanny of the dnsmasq in front of kubedns";
 
 /// The queries for one reader of `/tap`, or for the query log.
 struct TapLines(TapWatch);

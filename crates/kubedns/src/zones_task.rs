@@ -53,7 +53,7 @@ impl ZonesTask {
         let in_force = Arc::clone(&self.in_force.borrow_and_update());
         let zone = in_force.zone.apply_to(&self.zone);
         // The upstreams are logged before the publication, because `log_servers` compares the new
-        // upstreams with those that are published so far.
+        // upstreams with the published ones.
         let current = self.backend.get();
         log_servers(&in_force, &zone, &current.zone);
         self.backend.set(current.with_settings(zone));

@@ -90,8 +90,8 @@ fn flag_errors_are_those_of_kube_dns() {
     assert_eq!(cases, 18);
 }
 
-/// kube-dns starts with these values. docs/differences.md describes this difference
-/// (`impossible-flag-values`).
+/// The original kube-dns accepts these values at start. docs/differences.md describes this
+/// difference (`impossible-flag-values`).
 #[test]
 fn impossible_value_is_rejected_at_start() {
     let long_domain = ["a".repeat(60).as_str(); 3].join(".");

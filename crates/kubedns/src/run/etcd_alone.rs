@@ -1,6 +1,6 @@
 //! kubedns without Kubernetes: it serves the zones of etcd, and the hosts and aliases of the
-//! configuration, and forwards all other queries. There is no client of an API server and no
-//! cluster domain.
+//! configuration, and forwards all other queries. It has no API server client and no cluster
+//! domain.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! kubedns with a cluster: watches the API server, and makes records of its objects. The status
-//! port explains the answers. Zones of etcd are served in addition to the cluster.
+//! kubedns with Kubernetes: it watches the API server, and makes DNS records from the objects. The
+//! status port explains the answers. Zones of etcd are served in addition to the cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -188,8 +188,8 @@ impl BoundKubedns {
     }
 }
 
-/// State of the node of this pod, whose metrics are registered. `None` unless
-/// [`Options::serves_own_node`].
+/// Creates the state of the node of this pod, and registers the metrics of the node. Returns `None`
+/// unless [`Options::serves_own_node`].
 fn own_node(
     name: Option<&str>,
     server: &BoundServer<Published>,
@@ -307,7 +307,8 @@ fn begin_snapshot_read(options: &Options) -> Option<SnapshotRead> {
     let directory = options.snapshot_dir()?;
     match SnapshotRead::begin(directory.clone(), &options.snapshot_identity()) {
         Ok(read) => Some(read),
-        // The file only shortens the start: without it, cluster names wait for the first lists.
+        // kubedns can start without the file. Queries for cluster names are then REFUSED until the
+        // first lists are complete.
         Err(error) => {
             tracing::error!(directory = %directory.display(), %error, "cannot read the snapshot file");
             None

@@ -26,7 +26,7 @@ use self::message::MessageEncoder;
 /// The pause after the first failure. Each failure doubles the pause, up to `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_mins(1);
-/// Timeout of connecting and of the handshake together, and of each write.
+/// Timeout of the connection setup, including the handshake, and of each write.
 const READER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of the STOP handshake at shutdown.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);

@@ -29,18 +29,19 @@ use tokio::time::{Instant, timeout_at};
 
 /// Timeout of all look-ups of one request. The sidecar waits for `/top` for one second.
 const LOOKUPS_TIMEOUT: Duration = Duration::from_millis(700);
-/// Bound of the list requests to the API server for one request of `/top`. If a single address
-/// needs more requests, no address is looked up. The bound does not apply with `--pods=node`.
+/// Maximum number of list requests to the API server for one request of `/top`. If a single address
+/// needs more requests, no address is looked up. The limit does not apply with `--pods=node`.
 const MAX_REQUESTS: usize = 20;
-/// Bound of the concurrent look-ups.
+/// Maximum number of concurrent look-ups.
 const MAX_PARALLEL: usize = 4;
-/// Bound of the listed pods per address. Pods in the network of a node share its address.
+/// Maximum number of pods in each list for an address. Pods in the network of a node share its
+/// address.
 const MAX_PODS: usize = 16;
-/// Bound of the listed pods of a node. By default, a kubelet runs at most 110 pods.
+/// Maximum number of pods in each list for a node. By default, a kubelet runs at most 110 pods.
 const MAX_NODE_PODS: usize = 1024;
 /// Lifetime of a cached owner. It is short, because the address may soon belong to another pod.
 const OWNER_LIFETIME: Duration = Duration::from_mins(1);
-/// Bound of the cached owners.
+/// Maximum number of cached owners.
 const MAX_CACHED: usize = 256;
 /// Pause of all look-ups after a failure.
 const PAUSE_FAILED: Duration = Duration::from_secs(10);

@@ -17,7 +17,8 @@ pub(super) const CLIENT_RESPONSE: i32 = 6;
 /// The outermost message.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct DnstapFrame {
-    /// The host name of the sender: the name of the pod, or with `hostNetwork` of its node.
+    /// The host name of the sender: the name of the pod or, with `hostNetwork`, the name of its
+    /// node.
     #[prost(bytes = "vec", optional, tag = "1")]
     pub(super) identity: Option<Vec<u8>>,
     #[prost(bytes = "vec", optional, tag = "2")]
@@ -76,7 +77,7 @@ impl MessageEncoder {
     /// Encodes a query and its response; `None` if the record has no copies of these messages.
     pub(super) fn messages(&self, record: &TapRecord) -> Option<[Vec<u8>; 2]> {
         let messages = record.messages.as_ref()?;
-        // A socket for both families shows IPv4 clients as mapped IPv6 addresses.
+        // A dual-stack socket shows IPv4 clients as IPv4-mapped IPv6 addresses.
         let (family, address) = match record.client.ip().to_canonical() {
             IpAddr::V4(ip) => (1, ip.octets().to_vec()),
             IpAddr::V6(ip) => (2, ip.octets().to_vec()),
