@@ -1,8 +1,8 @@
 //! Measures the memory that each data structure takes for a large cluster. The tests fail if the
-//! memory exceeds a limit, such as a number of octets per Service.
+//! memory exceeds a limit, such as a number of bytes per Service.
 //!
-//! `cargo test -p kubedns --test memory -- --nocapture` prints the bytes and allocations for each
-//! Service in docs/performance.md. The overhead of the allocator is not included.
+//! `cargo test -p kubedns --test memory -- --nocapture` prints the bytes and allocations per
+//! Service for the table in docs/performance.md. The overhead of the allocator is not included.
 
 #![allow(
     clippy::print_stderr,

@@ -23,8 +23,8 @@ const FREE_ATTEMPTS: usize = 200;
 /// All ports of the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ports {
-    /// The port of clients (53 in the cluster), UDP and TCP: dnsmasq's port, or kubedns' port in
-    /// the topologies direct and alone.
+    /// The port that clients query (53 in the cluster), UDP and TCP: dnsmasq's port, or kubedns'
+    /// port in the topologies direct and alone.
     pub dns: u16,
     /// dnsmasq's DNS, UDP and TCP.
     pub dnsmasq: u16,

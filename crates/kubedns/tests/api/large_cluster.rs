@@ -1,4 +1,4 @@
-//! The records of a large cluster fit into memory.
+//! kubedns uses less than 20 MB of memory for a large cluster.
 
 use apiserver::{Options, RunningApiServer};
 use serde_json::{Value, json};

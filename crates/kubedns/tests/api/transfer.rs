@@ -24,7 +24,7 @@ const CHANGES: usize = 60;
 /// Number of changes that are made together. A zone gets at most one new version a second, so
 /// changes that are made one at a time take longer.
 const AT_A_TIME: usize = 6;
-/// Environment variable for another number of changes, which are then made one at a time.
+/// Environment variable that sets another number of changes. These changes are made one at a time.
 const CHANGES_FROM: &str = "KUBE_DNS_RS_TRANSFER_CHANGES";
 
 /// An API server with every kind of Service.
@@ -51,8 +51,8 @@ async fn start(cluster: &RunningApiServer, flags: &[&str]) -> Kubedns {
     Kubedns::ready(cluster, &[&ours, flags].concat()).await
 }
 
-/// Runs dig. Returns the lines of its output with single spaces, without TSIG records. A line that
-/// begins with `;` is the error of dig.
+/// Runs dig. Returns the lines of its output with single spaces, without TSIG records. If a line
+/// begins with `;`, returns this line as the error.
 pub(crate) fn dig(server: SocketAddr, words: &[&str]) -> Result<Vec<String>, String> {
     let port = server.port().to_string();
     let at = format!("@{}", server.ip());
@@ -235,7 +235,7 @@ fn change(cluster: &RunningApiServer, number: usize) -> (String, String) {
     }
 }
 
-/// The answer for a name, as short text.
+/// The sorted addresses of a name, or the RCODE if there are none.
 async fn answer(server: SocketAddr, name: &str) -> Result<String, String> {
     let message =
         testkit::client::try_ask(server, &Query::new(name, "A"), Duration::from_secs(1)).await?;
@@ -332,7 +332,7 @@ async fn secondaries_follow_changes() {
         })
         .await;
         eprintln!(
-            "{}: followed {changes} changes, {at_a_time} at a time; the slowest took {slowest:?}",
+            "{}: followed {changes} changes, {at_a_time} at a time; the slowest group took {slowest:?}",
             secondary.name
         );
     }

@@ -41,7 +41,7 @@ pub struct Routes {
 /// The forwarder of queries to the upstream servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ForwardMode {
-    /// dnsmasq, as with kube-dns. dnsmasq uses kubedns for servers that need another transport than
+    /// dnsmasq, as with kube-dns. dnsmasq uses kubedns for servers that need a transport other than
     /// plain DNS over UDP, for rules for external names, and for the keys `hosts` and `aliases`.
     #[default]
     Dnsmasq,
@@ -115,8 +115,8 @@ pub struct RouteSources<'a> {
     pub listening: &'a ListenAddresses,
     /// The server that answers SERVFAIL. dnsmasq queries it for a stub domain without a usable
     /// server, and in place of kubedns while kubedns does not follow this configuration. Otherwise
-    /// these queries would leak to other servers or get NXDOMAIN. The server also receives the
-    /// probes of stub servers that came back to dnsmasq.
+    /// these queries would leak to other servers or get NXDOMAIN. If a probe of a stub server comes
+    /// back to dnsmasq, dnsmasq forwards the probe to this server.
     pub servfail_server: Nameserver,
     /// The labels, such as `forward-loop.1`, that a probe of a stub server puts before the stub
     /// domain. `None` if stub servers are not probed.

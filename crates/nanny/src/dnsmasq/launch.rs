@@ -11,7 +11,7 @@
 //! With [`ForwardMode::Kubedns`], or with rules for external names that kubedns applies, the nanny
 //! writes one server into the file, after the lines of the user's own servers file: kubedns. With
 //! [`ForwardMode::Kubedns`], this server is the nanny's SERVFAIL server until kubedns has applied
-//! the configuration, if a configured server needs another transport than plain DNS over UDP.
+//! the configuration, if a configured server needs a transport other than plain DNS over UDP.
 //!
 //! With [`ForwardMode::Kubedns`], the nanny does not pass the user's `--dns-loop-detect` to
 //! dnsmasq.

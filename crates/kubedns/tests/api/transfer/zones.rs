@@ -60,8 +60,8 @@ async fn has_changed(kubedns: &Kubedns, domain: &str, since: &Soa, gone: &[&str]
             .map(str::to_owned)
             .collect();
         let parts: Vec<&[String]> = lines.split(|line| line.contains(" SOA ")).collect();
-        // An IXFR response with a single difference has four SOA records. Their versions are new,
-        // old, new and new.
+        // An IXFR response with a single difference sequence has four SOA records. Their serials
+        // are new, old, new and new.
         let [[], [], deleted, added, []] = parts[..] else {
             return Err(lines);
         };
