@@ -430,7 +430,7 @@ impl CountSchedule {
     }
 }
 
-/// Whether the event is about a kind of objects in the snapshot file.
+/// Whether the event is about objects of a kind that the snapshot file contains.
 fn is_of_snapshot_file(event: &Event) -> bool {
     use Event::{ImportedSlice, Node, OwnNode, ServiceImport};
     !matches!(

@@ -44,7 +44,7 @@ pub struct Metrics {
     /// Time from the change of a pod or Service to the publication. The control plane notes the
     /// time of the change on the endpoints.
     pub programming: Histogram,
-    /// Snapshot files written, by outcome.
+    /// Attempts to write the snapshot file, by outcome.
     pub snapshots_written: IntCounterVec,
     /// The configuration.
     pub config: Arc<ConfigMetrics>,
@@ -104,7 +104,7 @@ impl Metrics {
             )?,
             snapshots_written: registry.int_counter_vec(
                 "kubedns_snapshots_written_total",
-                "Snapshot files written, by outcome.",
+                "Attempts to write the snapshot file, by outcome.",
                 &["outcome"],
             )?,
             config: Arc::new(ConfigMetrics::new(registry)?),

@@ -158,7 +158,7 @@ pub struct Options {
     /// label selector of the Services to serve
     #[arg(long, value_name = "string", default_value = "")]
     pub selector: Selector,
-    /// names of pods: insecure (any address in the name, as kube-dns), disabled (no such names),
+    /// names of pods: insecure (any address in the name, as in kube-dns), disabled (no such names),
     /// verified (only addresses of pods in the namespace; watches pods) or node (as insecure;
     /// watches the pods of this node, so that --autopath and top recognize clients)
     #[arg(long, value_name = "string", value_enum, default_value_t)]

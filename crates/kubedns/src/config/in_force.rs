@@ -139,8 +139,8 @@ pub struct InForce {
 /// are flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneSettings {
-    /// The TXT strings of the CHAOS name `routes.kubedns.`. If they change, the nanny empties the
-    /// cache of dnsmasq.
+    /// The TXT strings of the CHAOS name `routes.kubedns.`. If the hash `routes=` changes, the
+    /// nanny empties the cache of dnsmasq.
     pub routes: Arc<[String]>,
     /// Usable servers for external names.
     pub upstreams: Arc<[Upstream]>,
@@ -272,8 +272,8 @@ fn own_servers(servers: &ConfiguredServers, flags: &ConfigFlags) -> Vec<Upstream
         .collect()
 }
 
-/// Those of `servers` that are not this server, and that do not forward the queries of the route of
-/// `domain` back to it.
+/// Those of `servers` that are not this server, and that do not forward queries for names in
+/// `domain` back to this server. `None` means external names.
 fn usable_servers(
     servers: &[Upstream],
     domain: Option<&str>,
@@ -362,7 +362,8 @@ fn search_domains(flags: &ConfigFlags, search: &SearchFlags, file: &ResolvConf) 
         };
         let name = name.to_lowercase();
 
-        // The search list leaves out all names below the suffix.
+        // Names below the suffix are never looked up unchanged, so a search domain there has no
+        // effect.
         let suffix = search.suffix.as_ref();
         let is_below_suffix = suffix.is_some_and(|suffix| name.is_within(suffix));
         if !is_below_suffix && !flags.is_of_cluster(&name) {

@@ -52,8 +52,8 @@ pub(super) fn convert(config: &Config, domain: &Name, zones: &[Name]) -> Option<
     Some(Arc::new(own))
 }
 
-/// Excludes the names in `zones` and in the reverse trees from all wildcards, and the names in stub
-/// domains from wildcards of shorter domains.
+/// Excludes the names in `zones` and in the reverse trees from all wildcards. Excludes the names in
+/// a stub domain from the wildcards of domains above the stub domain.
 fn exclude_from_wildcards(config: &Config, zones: &[Name], own: &mut OwnNames) {
     for zone in zones.iter().cloned().chain(reverse::reverse_trees()) {
         own.add_zone(&zone);

@@ -49,7 +49,7 @@ impl Files {
         Self { directory }
     }
 
-    /// The flags of a configuration in these files.
+    /// The flags with which kubedns reads these files.
     fn flags(&self) -> [String; 3] {
         let path = self.directory.path().display();
         [

@@ -124,7 +124,7 @@ pub enum EtcdError {
         /// The other flag, with its value.
         taken: String,
     },
-    /// A zone in the domain `arpa`. The reverse names of each etcd are served without a flag.
+    /// A zone of reverse names. The reverse names of each etcd are served without a flag.
     #[error(
         "--etcd-zone {zone}: no reverse zone is accepted, because reverse names are looked up below PATH/arpa for every zone of etcd"
     )]

@@ -55,7 +55,8 @@ impl Exposition {
         }
     }
 
-    /// Logs each prefix that was changed, and the reason if `PROMETHEUS_PORT` has no valid port.
+    /// Logs each prefix that was changed. If `PROMETHEUS_PORT` has no valid port, also logs why no
+    /// metrics are served.
     pub fn log_mistakes(&self) {
         match &self.port {
             MetricsPort::Port(_) => {}

@@ -122,9 +122,7 @@ pub enum SearchError {
         taken: String,
     },
     /// A search domain is within the suffix.
-    #[error(
-        "--search-domains: {0} is within --search-suffix, so the search list would be applied without end"
-    )]
+    #[error("--search-domains: {0} is within --search-suffix, so no name in it would be looked up")]
     Completed(Name),
     /// Too many search domains.
     #[error(
@@ -194,8 +192,8 @@ impl Options {
             return Err(SearchError::Many(domains.len()));
         }
 
-        // If a search domain is within the suffix, each name from the search list would get the
-        // search list again, without end.
+        // Names within the suffix are never looked up unchanged, so a search domain there has no
+        // effect.
         let suffix = suffix.map(Domain::name);
         for domain in &domains {
             if suffix
