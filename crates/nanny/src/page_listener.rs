@@ -41,8 +41,8 @@ impl PageListener {
         }
     }
 
-    /// Serves `pages` until `stop`, as soon as the nanny can listen: in a rollout on the host
-    /// network, the old pod keeps the port for some seconds.
+    /// Waits until the nanny can listen, and then serves `pages` until `stop`. In a rollout on the
+    /// host network, the old pod keeps the port for some seconds.
     pub(crate) async fn run<F>(mut self, pages: F, stop: CancellationToken)
     where
         F: Filter<Error = warp::Rejection> + Clone + Send + Sync + 'static,

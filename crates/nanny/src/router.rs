@@ -36,7 +36,7 @@ pub(crate) struct RouterInputs {
     pub(crate) resolv_conf: watch::Receiver<ResolvConf>,
     pub(crate) names: watch::Receiver<ResolvedNames>,
     pub(crate) kubedns: watch::Receiver<Option<KubednsRoutes>>,
-    /// The number of reloads that the detection of loops has requested so far.
+    /// The number of reloads that loop detection has requested so far.
     pub(crate) loop_reloads: watch::Receiver<u64>,
     /// The servers of stub domains that lead back to dnsmasq.
     pub(crate) stub_loops: watch::Receiver<BTreeSet<StubServer>>,
@@ -233,12 +233,14 @@ impl Router {
     }
 
     /// Reports the servers left out. Logs a server that is dnsmasq itself once when it appears, and
-    /// once when it is gone. The resolver logs unresolved names, and the detection of loops logs
-    /// the loops that probes find.
+    /// once when it is gone. The resolver logs unresolved names, and loop detection logs the loops
+    /// that probes find.
     fn record_omitted(&mut self, omitted: BTreeSet<OmittedServer>) {
         for new in omitted.difference(&self.omitted) {
             if let OmittedServer::Loop { domain, server } = new {
-                let domain = domain.as_deref().unwrap_or("all other names");
+                let domain = domain
+                    .as_deref()
+                    .unwrap_or("names outside the stub domains");
                 error!(
                     %server,
                     domain,
@@ -248,7 +250,10 @@ impl Router {
         }
         for gone in self.omitted.difference(&omitted) {
             if let OmittedServer::Loop { server, .. } = gone {
-                info!(%server, "a server that is dnsmasq itself no longer has to be left out");
+                info!(
+                    %server,
+                    "dnsmasq is no longer told to use this server, which is dnsmasq itself"
+                );
             }
         }
 

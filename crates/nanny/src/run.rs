@@ -49,7 +49,7 @@ const CLUSTER_DOMAIN: &str = "cluster.local";
 const FIRST_NAMES: Duration = Duration::from_secs(3);
 /// The name of the writer of the query log, if dnsmasq does not forward to kubedns.
 const KUBEDNS: &str = "the kubedns in front of dnsmasq (dnsmasq forwards no names to kubedns)";
-/// Timeout of the look-up of -kubednsServer.
+/// Timeout of the lookup of -kubednsServer.
 const LOOKUP: Duration = Duration::from_secs(5);
 /// The longest wait for the end of the tasks after they are told to stop.
 const ENDING: Duration = Duration::from_secs(2);
@@ -169,8 +169,7 @@ struct ResolvConfs {
 }
 
 impl NannyStart {
-    /// Starts the sources of the routes, the router, the SERVFAIL server and the detection of
-    /// loops.
+    /// Starts the sources of the routes, the router, the SERVFAIL server and loop detection.
     async fn start_routing(&mut self, sources: LookupSources) -> anyhow::Result<StartedRouting> {
         let kubedns = sources.kubedns;
         let states = self.follow_configuration(&sources.cluster_domain);
@@ -230,8 +229,8 @@ impl NannyStart {
         Ok(started)
     }
 
-    /// Starts the detection of loops, except with `-forward=kubedns`. Returns the mark that dnsmasq
-    /// needs for the detection.
+    /// Starts loop detection, except with `-forward=kubedns`. Returns the mark that dnsmasq needs
+    /// for loop detection.
     fn start_loop_finder(
         &mut self,
         routes: watch::Receiver<Routes>,
@@ -366,8 +365,8 @@ impl NannyStart {
         let pages = self.report.pages().or(tap_page).unify();
         let pages = pages.or(ranking_page).unify();
 
-        // The pages listen before dnsmasq starts, so that the pages can be read as soon as dnsmasq
-        // answers.
+        // The listener opens before dnsmasq starts, so that the pages can be read as soon as
+        // dnsmasq answers.
         let listener = PageListener::open(host, port).await;
         self.tasks.lasting(
             "serving the status pages",

@@ -9,24 +9,25 @@
 //! | `--no-resolv` with upstream servers | `--no-resolv`, always | the servers of resolv.conf, if no upstream servers are configured |
 //!
 //! With [`ForwardMode::Kubedns`], or with rules for external names that kubedns applies, the nanny
-//! writes one server into the file, after the lines of the user's own servers file: kubedns. With
-//! [`ForwardMode::Kubedns`], this server is the nanny's SERVFAIL server until kubedns has applied
-//! the configuration, if a configured server needs a transport other than plain DNS over UDP.
+//! writes only one server into the file, after the lines of the user's own servers file: kubedns.
+//! With [`ForwardMode::Kubedns`], a configured server may need a transport other than plain DNS
+//! over UDP. In this case, the nanny writes its SERVFAIL server in place of kubedns until kubedns
+//! is known to follow the same configuration.
 //!
 //! With [`ForwardMode::Kubedns`], the nanny does not pass the user's `--dns-loop-detect` to
 //! dnsmasq.
 //!
 //! dnsmasq treats a `server=` line of its servers file like a `--server` argument that follows the
 //! arguments on the command line, and reads the file again on SIGHUP. With a servers file, dnsmasq
-//! never reads resolv.conf itself. A dnsmasq that reads resolv.conf needs a restart whenever
+//! never reads resolv.conf itself. If dnsmasq read resolv.conf, it would need a restart whenever
 //! configured servers replace the servers of resolv.conf. If a servers file is not possible (see
 //! [`EditMode::Restart`]), the servers are arguments, as with kube-dns. Then an edit restarts
 //! dnsmasq, and dnsmasq reads resolv.conf itself unless upstream servers are configured.
 //!
 //! By default, a dnsmasq started by root changes to the user `nobody` and to another group. In the
 //! stock manifest, the container has no capability to change users. The nanny can signal a dnsmasq
-//! with another user only through [`crate::dnsmasq::signal_helper`]. After a change of user or
-//! group, the kernel does not kill dnsmasq when the nanny dies. So, as in the image of kube-dns,
+//! that runs as another user only through [`crate::dnsmasq::signal_helper`]. After a change of user
+//! or group, the kernel does not kill dnsmasq when the nanny dies. So, as in the image of kube-dns,
 //! dnsmasq keeps the nanny's user unless the arguments name another user. To run dnsmasq without
 //! root, run the nanny as another user.
 
@@ -103,7 +104,7 @@ pub(crate) struct LaunchPlan {
     /// Log lines about user arguments that conflict with the nanny's arguments.
     pub(crate) notes: Vec<String>,
     words: Vec<OsString>,
-    /// The words without the options that the nanny's servers file replaces.
+    /// `words` without the options that the nanny's servers file replaces.
     words_beside_file: Vec<OsString>,
     /// The nanny's additions.
     added: Vec<OsString>,
@@ -118,7 +119,8 @@ const LOOP_DETECTION: &str = "dns-loop-detect";
 const MAX_FORWARDED: usize = 600;
 /// Milliseconds until the first retry to kubedns, and until dnsmasq stops retrying
 /// (`--fast-dns-retry`). Without these retries, a query that is lost in a restart of kubedns would
-/// fail until the client repeats it after five seconds. kubedns forwards a retried query only once.
+/// get no response until the client repeats it after five seconds. kubedns forwards a retried query
+/// only once.
 const RETRIES: &str = "500,4000";
 
 impl LaunchPlan {

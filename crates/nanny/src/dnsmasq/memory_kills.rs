@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-/// The files that contain the count of kills, in version 2 and version 1 of control groups.
+/// The files that contain the count of kills, for cgroup v2 and cgroup v1.
 const FILES: [&str; 2] = [
     "/sys/fs/cgroup/memory.events",
     "/sys/fs/cgroup/memory/memory.oom_control",

@@ -70,7 +70,7 @@ impl DnsmasqVersion {
         let output = String::from_utf8_lossy(&output.stdout);
         Self::parse(&output, package_version()).ok_or_else(|| {
             let printed = shorten(output.lines().next().unwrap_or_default(), 100);
-            anyhow!("{shown} is no dnsmasq: {shown} --version printed {printed:?}")
+            anyhow!("{shown} is not dnsmasq: {shown} --version printed {printed:?}")
         })
     }
 
