@@ -220,7 +220,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingKind::ServersAdded,
         FindingGroup::Upstreams,
         "servers_added",
-        "servers-of-arguments",
+        "servers-from-arguments",
         "Remove --server from the arguments of dnsmasq, or name all servers in the ConfigMap.",
     ),
     FindingFacts::degraded(
