@@ -11,33 +11,39 @@ pub const PROGRAMS: [&str; 3] = ["kubedns", "nanny", "sidecar"];
 const HEAD: &str = "\
 # Third-party licences
 
-This page lists the third-party software in our programs and images. kube-dns-rs itself is under the
-[Apache Licence 2.0](LICENSE).
+This page lists the third-party software in our programs and images. It describes images that are built on Debian or Ubuntu
+(*the distribution*), without another `BASE_IMAGE`. kube-dns-rs itself is under the [Apache Licence 2.0](LICENSE).
 
 ## In the nanny's image: dnsmasq
 
 The nanny runs [dnsmasq](https://thekelleys.org.uk/dnsmasq/doc.html), copyright Simon Kelley, as a separate program; no
 part of dnsmasq is linked into our programs. dnsmasq is free software under the GNU General Public License, version 2 or
-version 3. The executable is the unchanged file of the package `dnsmasq-base` of the distribution that the image is built on.
-In the image, `/usr/share/doc/dnsmasq-base/copyright` has its licence, and `/var/lib/dpkg/status.d/dnsmasq-base` its version.
-The complete source, with the distribution's patches, is the distribution's source package of this version:
-`apt-get source dnsmasq=VERSION`. `https://snapshot.debian.org/package/dnsmasq/` also keeps versions that the archive has
-dropped. The libraries that dnsmasq needs are in the image, too, with their licences in `/usr/share/doc`.
+version 3. The executable is the unchanged file of the distribution's package `dnsmasq-base`. In the image,
+`/usr/share/doc/dnsmasq-base/copyright` has the licence, and `/var/lib/dpkg/status.d/dnsmasq-base` has the version. The
+complete source, with the distribution's patches, is the source package of this version: `apt-get source dnsmasq=VERSION`.
+`https://snapshot.debian.org/package/dnsmasq/` also keeps versions that Debian's archive no longer has. The libraries that
+dnsmasq needs are in the image, too, with their licences in `/usr/share/doc`.
+
+## In the image of kubedns: CA certificates
+
+The image of kubedns has the CA certificates of the distribution's package `ca-certificates`, for upstreams over TLS. In the
+image, `/usr/share/doc/kube-dns-rs/ca-certificates-copyright` has their licences.
 
 ## In our programs: the C library
 
-The programs in the images are static: they contain the GNU C Library of the distribution that they were built on, under the
-GNU Lesser General Public License, version 2.1 or later. In the images, `/usr/share/doc/kube-dns-rs/libc6-copyright` has the
-licence. The source is the distribution's source package `glibc`; the list of components of an image (`images/sbom`) names the
-version. To link the programs with another C library, build them again from our sources: `images/programs`.
+The programs in the images are static: they contain parts of the distribution's GNU C Library, under the GNU Lesser General
+Public License, version 2.1 or later. In the images, `/usr/share/doc/kube-dns-rs/libc6-copyright` has the licence. The source
+is the distribution's source package `glibc`; the list of components of an image (`images/sbom`) has the version. To link the
+programs with another C library, build them again from our sources with `images/programs`.
 
 ## In our programs: Rust crates
 
-The table lists the crates that are compiled into `kubedns`, `nanny` and `sidecar` for Linux, including crates of macros. The
-licences are those that the authors name. If the authors offer a choice, we use one that `deny.toml` allows. The standard
-library of Rust is under MIT or Apache-2.0. Each link leads to the crate with its source and its authors.
-The images have the texts of the licences in `/usr/share/doc/kube-dns-rs` (`images/licences` gathers them). The command
-`UPDATE_LICENCES_PAGE=1 cargo test -p tests --test supply_chain` makes this page from `Cargo.lock`.
+The table lists the crates from which `kubedns`, `nanny` and `sidecar` are built for Linux. It includes macros and the crates
+that only macros need, although these run only during the build. The licences are those that the authors name. If the authors
+offer a choice, we use a licence that `deny.toml` allows. The standard library of Rust is under MIT or Apache-2.0. Each link
+leads to the crate, its source and its authors. The images have the texts of the licences in
+`/usr/share/doc/kube-dns-rs/third-party-licences.txt.gz` (`images/licences` gathers them). The command
+`UPDATE_LICENCES_PAGE=1 cargo test -p tests --test supply_chain` makes this page again.
 
 | crate | version | licence | programs |
 | --- | --- | --- | --- |
