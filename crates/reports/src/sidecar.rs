@@ -153,7 +153,8 @@ pub enum ProbeState {
     SelfOnly,
     /// The server fails its health check.
     Failed,
-    /// The first probe has not ended.
+    /// The first probe has not ended. In the history of an upstream of kubedns: the counters showed
+    /// no result.
     #[default]
     #[serde(other)]
     Waiting,
@@ -347,8 +348,7 @@ pub struct PeerReport<T> {
     pub known: Option<T>,
     /// The error of the request.
     pub error: Option<String>,
-    /// The container accepted the request, and did not answer in time. Only the sidecar uses this
-    /// field.
+    /// The request timed out. Only the sidecar uses this field.
     #[serde(skip)]
     pub is_unanswered: bool,
 }

@@ -74,8 +74,8 @@ impl HealthPlan {
         Ok(plan)
     }
 
-    /// Builds the plan without commands. `is_wanted` is whether `--exechealthz-port` is set: then
-    /// each probe has a path of its own, and one further path reports all probes.
+    /// Builds the plan without commands. If `--exechealthz-port` is set (`is_wanted`), each probe
+    /// has a path of its own, and one further path reports all probes.
     fn of_probes(specs: Vec<ProbeSpec>, is_wanted: bool) -> anyhow::Result<Self> {
         let mut paths = Vec::new();
         if !is_wanted {
@@ -114,8 +114,8 @@ impl HealthPlan {
         self.specs.len() - 1
     }
 
-    /// The label that manifests usually give to the probe of this server. A numbered label if that
-    /// label is taken, or if there is none.
+    /// The label for the probe of this server. For dnsmasq and kubedns, the label that manifests
+    /// usually give. For other servers, or if the usual label is taken, a numbered label.
     fn new_label(&self, lookup: &NslookupQuery, options: &Options) -> String {
         let usual = match &lookup.server {
             server if Some(server) == options.dnsmasq().as_ref() => Some("dnsmasq"),

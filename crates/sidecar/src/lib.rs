@@ -20,9 +20,9 @@
 //!
 //! The kubelet restarts a container whose liveness probe fails. In the usual manifests, the
 //! liveness probe of *dnsmasq* requests the result of a query that the sidecar sends through
-//! dnsmasq to kubedns. This query fails while kubedns is down, or waits for its first lists from
-//! the API server. A restart of dnsmasq would only empty its cache. So by default (`--health=self`)
-//! each part is checked by itself:
+//! dnsmasq to kubedns. This query fails while kubedns is down, and while kubedns waits for its
+//! first lists from the API server. A restart of dnsmasq would only empty its cache. So by default
+//! (`--health=self`) each part is checked on its own:
 //!
 //! * dnsmasq (a probe with the label `dnsmasq`, or of the server `--dnsmasq-addr` at
 //!   `--dnsmasq-port`): each probe also queries `cachesize.bind`, which dnsmasq answers without

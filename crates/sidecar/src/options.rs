@@ -109,8 +109,8 @@ pub struct Options {
     /// http port to use to export prometheus metrics
     #[arg(long, value_name = "int", default_value = "10054", value_parser = int::<u16>)]
     pub prometheus_port: u16,
-    /// http port on which /healthz and /healthz-<label> answer as exechealthz did; 0 for none, or
-    /// for 8080 with --cmd
+    /// http port on which /healthz and /healthz-<label> answer as exechealthz did; 0 means none, or
+    /// 8080 with --cmd
     #[arg(long, alias = "port", value_name = "int", default_value = "0", value_parser = whole_number::<u16>)]
     pub exechealthz_port: u16,
     /// The commands that were given to exechealthz; repeatable.

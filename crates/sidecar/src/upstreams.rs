@@ -8,8 +8,9 @@
 //!
 //! The nanny reports which names an upstream serves. For a stub domain, the probe queries the SOA
 //! record of that domain. Otherwise the probe queries the name servers of the root. If the upstream
-//! answers SERVFAIL or REFUSED, a second query asks for the address of a name that the operator has
-//! chosen. SERVFAIL and REFUSED are failures. After a first failure, the probe is repeated at once.
+//! answers this query with SERVFAIL or REFUSED, a second query asks for the address of
+//! `--upstream-probe-name`. SERVFAIL and REFUSED are failures. After a first failure, the probe is
+//! repeated at once.
 //!
 //! An upstream for external names that has answered every probe with an error may serve only
 //! private names. `crate::verdict` does not count such an upstream as down.
@@ -77,7 +78,7 @@ pub(crate) struct UpstreamProbes {
 }
 
 impl UpstreamProbes {
-    /// Starts without results. `others` are not probed.
+    /// Creates the probes, which have no results yet. `others` are not probed.
     pub(crate) fn new(
         dnsmasq: ServerAddr,
         others: Vec<ServerAddr>,

@@ -23,8 +23,8 @@ pub(super) fn section(status: &SidecarStatus) -> Markup {
 }
 
 fn kubedns_ranking(top: Option<&PeerReport<RankingDocument>>) -> Markup {
-    // A foreign web page in a browser must not read the queries of pods. So a request from outside
-    // the pod gets only a text that says how to see the ranking.
+    // The ranking is absent if the request is not local (see `crate::status`). The text then says
+    // how to see the ranking.
     html! {
         @match top.map(|top| (&top.known, &top.error)) {
             None => p { "The ranking is shown only to requests from within the pod, such as those of kubectl port-forward." },

@@ -1,5 +1,5 @@
 //! Fetches a report of another part of the pod, from a file or an HTTP URL. The size of the report
-//! and the time are limited.
+//! and the duration of the fetch are limited.
 
 use std::fs::File;
 use std::io::Read as _;

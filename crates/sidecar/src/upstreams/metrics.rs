@@ -57,7 +57,7 @@ impl UpstreamMetrics {
             )?,
             duration: metrics.histogram_vec(
                 &name("probe_duration_seconds"),
-                "Latency of the usable answers of an upstream of dnsmasq to probes.",
+                "Latency of usable answers to probes of an upstream of dnsmasq.",
                 &BUCKETS,
                 &["upstream"],
             )?,

@@ -47,7 +47,7 @@ impl UpstreamPurpose {
             .find_map(|domain| Name::from_ascii(format!("{domain}.")).ok());
 
         // A server that serves a stub domain and external names is probed with external names,
-        // because clients notice first when external names fail.
+        // because clients notice failures of external names first.
         let is_external = has_address(&routes.upstreams) || has_address(&routes.argument_servers);
         let questions = match stub_domain {
             Some(domain) if !is_external => vec![Query::query(domain, RecordType::SOA)],
