@@ -58,8 +58,8 @@ const CAUSES: [&str; 6] = [
 /// Index of `refused` in [`CAUSES`].
 const REFUSED: usize = 1;
 
-/// Index in [`CAUSES`] of the reason why an answer is an error; `None` if the answer is no error,
-/// or if its RCODE has no cause.
+/// Index in [`CAUSES`] of the reason why an answer is an error; `None` if the answer is not an
+/// error, or if [`CAUSES`] has no cause for its RCODE.
 fn error_cause(reply: Reply) -> Option<usize> {
     if reply.truncated {
         return Some(3);
@@ -120,9 +120,9 @@ struct ExpensiveCounters {
 /// Result of a walk through a search list, see `crate::search`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completion {
-    /// A name of the cluster exists.
+    /// A name of the cluster has records.
     Cluster,
-    /// An external name exists.
+    /// An external name has records.
     External,
     /// A name exists, but no name has records of the type.
     NoData,

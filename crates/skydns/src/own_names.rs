@@ -7,7 +7,7 @@
 //! the alias as their owner.
 //!
 //! A wildcard answers for all names below its domain, except own names, names in our zones, and
-//! names in a stub domain that is longer than the domain of the wildcard.
+//! names in a stub domain below the domain of the wildcard.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -31,8 +31,7 @@ pub struct OwnNames {
     wildcards: DomainMap<OwnName>,
     /// Zones whose names match no wildcard.
     zones: DomainMap<()>,
-    /// Stub domains. A name in a stub domain matches a wildcard only if the domain of the wildcard
-    /// is at least as long as the stub domain.
+    /// Stub domains. A name in a stub domain matches no wildcard of a domain above the stub domain.
     stub_domains: DomainMap<()>,
 }
 
@@ -92,7 +91,7 @@ impl OwnNames {
         self.zones.insert(zone, ());
     }
 
-    /// Excludes the names of a stub domain from wildcards of shorter domains.
+    /// Excludes the names in a stub domain from the wildcards of domains above the stub domain.
     pub fn add_stub_domain(&mut self, domain: &Name) {
         self.stub_domains.insert(domain, ());
     }

@@ -160,7 +160,8 @@ impl<B: Backend> DnsServer<B> {
     }
 }
 
-/// Starts a thread for each socket. The threads end when `stopped` is set.
+/// Starts a thread for each socket. After `stopped` is set, the threads answer the remaining
+/// queries and end.
 fn spawn_udp_threads<B: Backend>(
     sockets: Vec<Arc<UdpSocket>>,
     resolver: &Arc<Resolver<B>>,

@@ -84,8 +84,8 @@ fn authoritative_reply(query: &Query<'_>, rcode: u16) -> Reply {
     }
 }
 
-/// Signs the response that begins at `start` of `out`, if there is a signer. If the signature has no
-/// room, the response is truncated, and the returned reply says so.
+/// Signs the response that begins at `start` of `out`, if there is a signer. If the signature does
+/// not fit, the response is truncated, and the returned reply says so.
 pub(super) fn sign_reply(
     signer: Option<ResponseSigner>,
     start: usize,
@@ -96,7 +96,7 @@ pub(super) fn sign_reply(
         return reply;
     };
     if signer.sign_response(start, serial::now(), out) {
-        // The signature had no room: the response is truncated, and the client retries over TCP.
+        // The signature does not fit: the response is truncated, and the client retries over TCP.
         return Reply {
             truncated: true,
             rcode: rcode::NOERROR,

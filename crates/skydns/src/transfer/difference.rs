@@ -15,7 +15,7 @@ pub(super) const MAX_OCTETS: usize = 2 << 20;
 pub(super) enum ZoneChange {
     /// The zone has the same records.
     Nothing,
-    /// The zone has other records.
+    /// The records of the zone have changed.
     Records(ZoneDifference),
     /// The whole zone has to be sent: the difference is too large to be kept, the SOA record has
     /// changed, or the zone had no version.

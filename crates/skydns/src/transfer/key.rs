@@ -23,7 +23,7 @@ pub enum ParseTsigKeyError {
         "expected key \"NAME\" {{ algorithm ALGORITHM; secret \"BASE64\"; }}; as tsig-keygen writes it"
     )]
     Form,
-    /// The name is not a domain name.
+    /// The name is not a domain name, or is the root.
     #[error("{0:?} is not a name for a key: expected a domain name")]
     Name(String),
     /// The algorithm is unknown or obsolete.
@@ -51,7 +51,7 @@ pub(super) enum TsigAlgorithm {
 impl TsigAlgorithm {
     const ALL: [Self; 3] = [Self::Sha256, Self::Sha384, Self::Sha512];
 
-    /// The accepted algorithm with this name. Upper and lower case are equal.
+    /// The accepted algorithm with this name. The case of letters is ignored.
     fn find(name: &str) -> Option<Self> {
         let lower = name.trim_end_matches('.').to_ascii_lowercase();
         Self::ALL.into_iter().find(|known| {
