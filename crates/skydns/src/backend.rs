@@ -158,8 +158,8 @@ pub struct Zone {
     /// The cluster domain, in lower case. Without a cluster, this field holds another domain: see
     /// [`View::cluster_domain_of`].
     pub domain: Name,
-    /// Further domains of the same cluster, in lower case. The PTR records of Services have names
-    /// in `domain`, not in these domains.
+    /// Further domains of the same cluster, in lower case. The PTR records of Services point to
+    /// names in `domain`, not in these domains.
     pub other_domains: Arc<[Name]>,
     /// Whether to follow the RFCs where kube-dns does not, see docs/differences.md.
     pub strict: bool,
@@ -191,7 +191,8 @@ pub struct Zone {
     /// Rules for external names from the configuration, if any.
     pub external_rules: Option<Arc<ExternalRules>>,
     /// Serials of this zone and the further zones, if zones are transferred. Without transfers the
-    /// serial is the current hour, and AXFR and IXFR are ordinary query types.
+    /// serial is the Unix time at the start of the current hour, and AXFR and IXFR are ordinary
+    /// query types.
     pub serials: Option<Arc<ZoneSerials>>,
 }
 

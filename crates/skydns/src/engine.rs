@@ -144,7 +144,7 @@ pub(crate) struct AnswerContext {
     pub(crate) zone_data: bool,
 }
 
-/// Answers as [`answer_message`] does, for a parsed query of a client and with a work limit.
+/// Answers as [`answer_message`] does, but takes a parsed query and a context.
 pub(crate) fn answer_query<V: View>(
     context: AnswerContext,
     view: &V,
@@ -373,7 +373,8 @@ impl<'a, V: View> Engine<'a, V> {
 
     /// Finishes the answer with NXDOMAIN and the flags of its zone.
     pub(super) fn finish_nxdomain(&self, answer: AnswerWriter<'_, '_, V>) -> Reply {
-        // A zone without an apex answers as kube-dns does: NXDOMAIN has neither AA nor RA.
+        // Without `--strict-dns`, the cluster's zone answers as kube-dns does: NXDOMAIN has neither
+        // AA nor RA.
         let own_flags = if answer.is_whole_zone() {
             AUTHORITATIVE
         } else {
@@ -530,7 +531,8 @@ impl<'a, V: View> Engine<'a, V> {
             AnswerStatus::Written | AnswerStatus::Empty => (rcode::NOERROR, AUTHORITATIVE),
             AnswerStatus::Failed => (rcode::SERVFAIL, flag::RA),
             AnswerStatus::Unknown if answer.is_whole_zone() => (rcode::SERVFAIL, flag::RA),
-            // A zone without an apex answers as kube-dns does: this SERVFAIL does not have RA.
+            // Without `--strict-dns`, the cluster's zone answers as kube-dns does: this SERVFAIL
+            // does not have RA.
             AnswerStatus::Unknown => (rcode::SERVFAIL, 0),
         };
         if status == AnswerStatus::Empty {

@@ -33,7 +33,7 @@ pub(super) fn route_faults(status: &SidecarStatus) -> Vec<PodFault> {
     faults.collect()
 }
 
-/// Returns whether there is a server for external names outside loops, even if it does not answer.
+/// Returns whether a server outside loops exists for external names, even if it does not answer.
 pub(super) fn has_upstream(status: &SidecarStatus) -> bool {
     route_servers(status).contains_key(EXTERNAL_NAMES)
 }

@@ -74,8 +74,8 @@ fn normal(reply: &str) -> (String, BTreeMap<String, String>, String) {
     headers.remove("Date");
     let length: usize = headers.remove("Content-Length").unwrap().parse().unwrap();
     let body = body.strip_suffix('\n').unwrap_or(body);
-    // Recordings may end in a line feed that does not count in the length. If a recording has the
-    // placeholder `DEAD` or `SILENT` instead of a port, the length differs.
+    // Recordings may end in a line feed that Content-Length does not include. If a recording has
+    // the placeholder `DEAD` or `SILENT` instead of a port, the length differs.
     assert!(
         length == body.len()
             || length == body.len() + 1

@@ -111,8 +111,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         status
     }
 
-    /// Returns the addresses of the name server: those of `ns.dns` in a further zone that has any
-    /// there, otherwise those of the DNS Service.
+    /// Returns the addresses of the name server: those that a further zone has at `ns.dns`, if any,
+    /// otherwise those of the DNS Service.
     fn name_server_addresses(&self) -> SmallVec<[IpAddr; 8]> {
         if self.authority.further.is_some() {
             let stored = self.addresses_of(self.authority, &["dns", "ns"]);

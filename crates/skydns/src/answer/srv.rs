@@ -106,7 +106,7 @@ impl<'e> TargetName<'e> {
         match &entry.record.host {
             Host::Name(name) => Self::Name(name),
             Host::Base => Self::Base(entry.record.base),
-            // An entry without a label is the apex of the zone.
+            // An entry without a label is at the apex of the zone.
             _ if entry.label.is_empty() => Self::Base(entry.record.base),
             Host::Member | Host::Address(_) | Host::Several(_) | Host::Nothing => {
                 Self::Member(entry.label, entry.record.base)
