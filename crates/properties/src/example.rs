@@ -21,8 +21,8 @@ static VIEWS: LazyLock<[Arc<Snapshot>; 4]> = LazyLock::new(|| {
     ]
 });
 
-/// Selects a snapshot by the lowest two bits of `choice`: in the default mode, with `--strict-dns`,
-/// before the first lists, or with more records than fit into a message.
+/// Returns one of four snapshots, selected by the lowest two bits of `choice`: default mode,
+/// `--strict-dns`, first lists still incomplete, or more records than fit into a message.
 pub(crate) fn choose(choice: u8) -> &'static Arc<Snapshot> {
     let [plain, strict, unsynced, crowded] = &*VIEWS;
     match choice & 3 {

@@ -84,7 +84,7 @@ enum CommandError {
     Malformed(String, GetError),
     #[error("{0} answers: {1}")]
     Status(String, String),
-    #[error("{0} returned an unexpected reply: the server may be of another version ({1})")]
+    #[error("{0} returned an unexpected reply: the server may have a different version ({1})")]
     Foreign(String, serde_json::Error),
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),

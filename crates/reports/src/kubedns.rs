@@ -339,7 +339,7 @@ impl KubednsReport {
             }
             "kubedns_forward_upstream_up" => self.routes.extend(RouteServer::of_sample(sample)),
 
-            // Environment variables of kubedns set the beginning of this name.
+            // Environment variables of kubedns set the prefix of this metric name.
             name if name.ends_with("_dns_request_count_total") => {
                 add(&mut self.requests, sample.value);
                 let of_kind = if is_of_external_names(sample) {

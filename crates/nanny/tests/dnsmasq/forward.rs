@@ -1,6 +1,6 @@
-//! dnsmasq in front of kubedns: with `-forward=kubedns`, dnsmasq forwards all queries to kubedns,
-//! and otherwise the queries that only kubedns can answer. When the routes of kubedns change,
-//! dnsmasq flushes its cache.
+//! dnsmasq in front of kubedns. With `-forward=kubedns`, dnsmasq forwards all queries to kubedns.
+//! Without this flag, dnsmasq forwards to kubedns only the queries that no other server can answer.
+//! When the routes of kubedns change, dnsmasq flushes its cache.
 
 use std::sync::{Arc, Mutex};
 
@@ -212,8 +212,8 @@ async fn servfail_of_kubedns_is_not_retried() {
     rig.end().await;
 }
 
-/// kubedns might forward in plain text until it reports that it follows the same configuration as
-/// the nanny.
+/// Until kubedns reports the same configuration as the nanny, kubedns might forward in plain text.
+/// So names of an encrypted stub domain get SERVFAIL at first.
 #[tokio::test]
 async fn encrypted_stub_domain_fails_until_kubedns_follows() {
     let kubedns = Kubedns::start("192.0.2.1").await;
@@ -277,8 +277,8 @@ async fn empty_configuration_is_no_proof() {
     rig.end().await;
 }
 
-/// kubedns leaves out upstreams that forward to dnsmasq. dnsmasq must not leave out kubedns, its
-/// only server.
+/// If an upstream of kubedns forwards to dnsmasq, kubedns leaves out the upstream. dnsmasq must not
+/// leave out kubedns, its only server, although the loop passes through kubedns.
 #[tokio::test]
 async fn loop_of_upstream_keeps_kubedns() {
     let plan = NannySetup::new();

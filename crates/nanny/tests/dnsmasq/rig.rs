@@ -295,7 +295,7 @@ impl NannyRig {
             let outcome = if good(&status) {
                 Ok(status)
             } else {
-                Err(format!("no {what} in {status}"))
+                Err(format!("waiting for {what} in {status}"))
             };
             async move { outcome }
         })
