@@ -75,7 +75,7 @@ impl ExternalRules {
     }
 
     /// Adds a rule: queries of these types for names in `domain` get NODATA. Without types,
-    /// `domain` is exempt from the filter of a shorter domain.
+    /// `domain` is exempt from the filters of its parent domains.
     pub fn filter_types(&mut self, domain: &Name, types: &[u16]) {
         self.filters.insert(domain, types.to_vec());
     }

@@ -56,7 +56,7 @@ use super::{ForwardError, UpstreamReply};
 /// entries. A name that comes back while its hash is remembered is kept for longer. With a larger
 /// fraction, the table needs twice as many buckets.
 const EVICTED: f64 = 0.4;
-/// Minimum size with which an entry counts, in octets.
+/// Minimum weight of an entry, in octets, even if the entry is smaller.
 const MIN_WEIGHT: u64 = 1024;
 /// Minimum number of entries in a shard. The largest reply takes half of the space of such a shard.
 const MIN_SHARD: usize = 128;

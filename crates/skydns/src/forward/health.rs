@@ -43,7 +43,7 @@ const TCP_PAUSE: Duration = Duration::from_secs(10);
 /// does not know EDNS.
 const EDNS_PAUSE: Duration = Duration::from_mins(10);
 
-/// Time after its last failure for which an upstream can count as down. If there were no queries in
+/// Time for which an upstream can count as down after its last failure. If there were no queries in
 /// this time, the upstream may have recovered unnoticed.
 const FAILURE_COUNTS: Duration = Duration::from_mins(1);
 

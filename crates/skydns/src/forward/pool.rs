@@ -84,8 +84,7 @@ impl UpstreamSlot {
     }
 
     /// Records the outcome of opening a connection. After a certificate or handshake failure, no
-    /// connection is opened for [`PAUSE`]. A connection that fails without a handshake tells
-    /// nothing about TLS.
+    /// connection is opened for [`PAUSE`]. Any other failure says nothing about TLS.
     fn record_opening(&mut self, error: Option<OpenError>) -> Option<TlsChange> {
         let Some(error) = error else {
             self.paused = None;

@@ -47,7 +47,10 @@ fn answer(reply: &UpstreamReply, query: &[u8]) -> (usize, u16, usize, bool, bool
     let read = Message::parse(&out).unwrap();
     assert_eq!((read.end(), &out[..2]), (out.len(), &query[..2]));
     let name = read.question().unwrap().name;
-    assert_eq!(name, parsed.name, "the name is in the client's case");
+    assert_eq!(
+        name, parsed.name,
+        "the name has the case of the client's query"
+    );
     let opt = read
         .section(Section::Additional)
         .map(|opt| opt.range().len())

@@ -396,8 +396,8 @@ struct ReplyLifetime {
 
 impl ReplyLifetime {
     /// The lifetime is the smallest TTL; for a negative answer, at most MINIMUM of the SOA record
-    /// (RFC 2308, section 5). `None` for a lifetime of zero, and for a negative answer without SOA
-    /// record.
+    /// (RFC 2308, section 5). `None` for a lifetime of zero, and for a negative answer without an
+    /// SOA record.
     fn of_message(message: &Message<'_>, qtype: u16, code: u16) -> Option<Self> {
         let ttls = message.records().map(|record| valid_ttl(record.ttl));
         let shortest = ttls.min()?;

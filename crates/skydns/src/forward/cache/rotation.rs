@@ -24,9 +24,9 @@ pub(super) struct RotatedRecords {
 
 impl RotatedRecords {
     /// The records of type `qtype` in the answer section; `None` unless there are several such
-    /// records, one after the other, of equal length and with equally encoded owners. A new order
-    /// of such records changes no name in the message, even if a pointer leads to one of their
-    /// owners.
+    /// records, one after the other, of equal length and with equally encoded owners. So a
+    /// compression pointer to one of these owners leads to the same name in any order of the
+    /// records.
     pub(super) fn of_message(message: &Message<'_>, octets: &[u8], qtype: u16) -> Option<Self> {
         let answers = message.section(Section::Answer);
         let records: Vec<Record<'_>> = answers.filter(|record| record.rtype == qtype).collect();

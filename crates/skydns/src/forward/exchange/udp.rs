@@ -25,7 +25,7 @@ pub(super) async fn query_upstream(
             .sockets
             .send_query(exchange.upstream, exchange.query, edns, exchange.metrics)?;
 
-    // A packet may be lost in either direction. One repetition is enough for a busy network.
+    // A packet may be lost in either direction. Even in a busy network, one retry is enough.
     let resend_due = Instant::now() + exchange.limits.resend_after;
     if resend_due < exchange.deadline {
         // Most replies come before `resend_due`. The timer for the deadline is set only after that

@@ -26,7 +26,7 @@ pub(super) const OTHER: u64 = 0;
 /// maximum age plus this time.
 const CLOSE_EVERY: Duration = Duration::from_millis(500);
 
-/// Pause after the kernel has failed to wait for events. No cause of such a failure is known.
+/// Pause after `epoll_wait` has failed. No cause of such a failure is known.
 const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Size of the largest datagram, in octets.

@@ -1,8 +1,9 @@
 //! The UDP sockets to all upstreams.
 //!
-//! Opening and closing a socket costs more than a query, so each socket is used for some queries,
-//! for a short time. Each query is sent from one of several sockets, which is chosen at random. So
-//! an attacker who forges a reply has to guess the port of this socket and the ID of the query.
+//! Opening and closing a socket costs more than a query, so each socket is used for several
+//! queries, but only for a short time. Each query is sent from one of several sockets, which is
+//! chosen at random. So an attacker who forges a reply has to guess the port of this socket and the
+//! ID of the query.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -30,9 +31,9 @@ const SOCKETS: usize = 8;
 /// There are several such threads.
 const OWN_SOCKETS: usize = 4;
 
-/// Maximum number of queries that such a thread has in flight on its own sockets. The thread
-/// `upstreams` receives the replies to further queries: a flood of replies must not keep the other
-/// threads from their clients.
+/// Maximum number of queries in flight on the sockets of a thread that receives the replies to its
+/// own queries. The thread `upstreams` receives the replies to further queries: a flood of replies
+/// must not keep the other threads from their clients.
 const MAX_OWN_WAITING: usize = 16;
 
 /// Opens sockets for queries. Replies are received by the thread that sends the query, or else by
