@@ -2,7 +2,7 @@
 
 use wire::mnemonic;
 
-/// More types with a mnemonic. The crate `wire` writes them as `TYPE` and the number.
+/// Types whose mnemonics the crate `wire` lacks. That crate writes `TYPE` and the number.
 const TYPES: &[(u16, &str)] = &[
     (13, "HINFO"),
     (41, "OPT"),
@@ -26,7 +26,7 @@ const OPCODES: &[(u16, &str)] = &[
     (5, "UPDATE"),
 ];
 
-/// More RCODEs with a mnemonic. The crate `wire` writes them as `RCODE` and the number.
+/// RCODEs whose mnemonics the crate `wire` lacks. That crate writes `RCODE` and the number.
 const RCODES: &[(u16, &str)] = &[
     (6, "YXDOMAIN"),
     (7, "YXRRSET"),

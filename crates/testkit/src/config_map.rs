@@ -19,7 +19,7 @@ use std::path::Path;
 ///
 /// # Errors
 ///
-/// Fails if a name is not a valid key, or if the files cannot be written.
+/// Fails if a key is not valid, or if the files cannot be written.
 pub fn replace<K: AsRef<str>, V: AsRef<[u8]>>(volume: &Path, files: &[(K, V)]) -> io::Result<()> {
     if let Some((bad, _)) = files.iter().find(|(key, _)| !is_key(key.as_ref())) {
         let bad = bad.as_ref();
@@ -56,8 +56,8 @@ pub fn replace<K: AsRef<str>, V: AsRef<[u8]>>(volume: &Path, files: &[(K, V)]) -
     old.map_or(Ok(()), |old| fs::remove_dir_all(volume.join(old)))
 }
 
-/// Returns whether the API server accepts the characters of the key. Names that begin with `..`
-/// belong to the volume itself.
+/// Returns whether the API server accepts the key. The length is not checked. Names that begin with
+/// `..` belong to the volume itself.
 fn is_key(key: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !key.is_empty() && key != "." && !key.starts_with("..") && key.chars().all(allowed)

@@ -255,7 +255,7 @@ impl<'a> Reader<'a> {
         let ttl = self.part("TTL of a record", |decoder| {
             Ok(decoder.read_u32()?.unverified())
         })?;
-        let length = self.u16("length of a record")?;
+        let length = self.u16("data length of a record")?;
 
         let (raw, data) = self.part("data of a record", |decoder| {
             read_data(decoder, usize::from(length), &codes::type_name(rtype))

@@ -28,8 +28,8 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(2
 ///
 /// Candidates are the directory in the variable `KUBE_DNS_RS_BIN_DIR`, the path in the variable
 /// `CARGO_BIN_EXE_<name>`, and the build directory of the running executable (`target/debug`), in
-/// this order. Panics with a hint if the binary is missing, because cargo builds the binaries of
-/// other crates only on request.
+/// this order. If the binary is missing, panics with a hint: cargo builds the binaries of other
+/// crates only on request.
 pub fn binary(name: &str) -> PathBuf {
     let from_directory =
         std::env::var_os("KUBE_DNS_RS_BIN_DIR").map(|directory| Path::new(&directory).join(name));

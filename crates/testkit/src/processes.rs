@@ -42,7 +42,8 @@ pub fn program_name(pid: Pid) -> Option<String> {
 
 /// Sends a signal to an existing process.
 pub fn send(pid: Pid, signal: Signal) {
-    kill(raw(pid), signal).unwrap_or_else(|error| panic!("{signal} to {pid}: {error}"));
+    kill(raw(pid), signal)
+        .unwrap_or_else(|error| panic!("cannot send {signal} to process {pid}: {error}"));
 }
 
 fn raw(pid: Pid) -> nix::unistd::Pid {

@@ -1,5 +1,5 @@
 //! Compares the tree and the hash map with standard maps. Also checks that a published copy never
-//! changes, and that a walk ends after its steps.
+//! changes, and that a walk ends when no steps are left.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -190,7 +190,7 @@ proptest! {
             prop_assert!(found <= bound, "{} entries found in {} steps", found, bound);
             if left > 0 {
                 prop_assert_eq!(found, all, "a walk that has steps left has visited all entries");
-                prop_assert_eq!(bound - left, usize::MAX - unbounded, "the bound does not change the steps");
+                prop_assert_eq!(bound - left, usize::MAX - unbounded, "the bound does not change the number of steps");
             }
         }
     }

@@ -191,8 +191,8 @@ impl Options {
     }
 }
 
-/// A host and aliases of the configuration: an alias of a cluster name, one of an external name,
-/// and one of itself.
+/// A host and three aliases of the configuration. The targets of the aliases are a cluster name, an
+/// external name, and the alias itself.
 fn own_names() -> OwnNames {
     let name = |text: &str| Name::parse(text).expect("a name");
     let mut own = OwnNames::new();

@@ -189,7 +189,7 @@ fn other_name_cases() -> Vec<Case> {
         )
         .upstream(CaseUpstream::Closed),
         error_case(
-            "an alias in a circle",
+            "an alias in a loop",
             ("round.apps.svc.cluster.local.", "A"),
             0,
             "in too long a chain, or its target cannot be looked up",

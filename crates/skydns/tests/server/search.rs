@@ -77,7 +77,7 @@ web.apps.svc.cluster.local A NOERROR
 web.apps.svc.cluster.local| 20 CNAME web.apps.svc.cluster.local.
 web.apps.svc.cluster.local. 30 A 10.96.0.9
 
-# an alias of the cluster without addresses
+# an alias in the cluster, whose target has no addresses
 out A NOERROR
 out| 30 CNAME out.apps.svc.cluster.local.
 out.apps.svc.cluster.local. 30 CNAME www.outside.test.

@@ -103,8 +103,8 @@ fn soa_serial_and_expire(message: &[u8]) -> (u32, u32) {
     (serial, expire)
 }
 
-/// The numbers of the SOA record in the answer to an A or SOA query. The SOA record is that of the
-/// zone or of a negative answer.
+/// The numbers of the SOA record in the response to a query. The record is in the answer section,
+/// or in the authority section of a negative answer.
 async fn ask_soa_numbers(server: SocketAddr, name: &str, rtype: &str) -> [u32; 5] {
     soa_numbers(&exchange_udp(server, &Query::new(name, rtype).wire()).await)
 }

@@ -462,7 +462,7 @@ pub(crate) struct RunningServer {
     task: tokio::task::JoinSet<std::io::Result<()>>,
 }
 
-/// An address with any free port.
+/// The loopback address with port 0. A socket bound to it gets a free port.
 pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Binds a server of any backend to `address`.
