@@ -206,7 +206,8 @@ impl<B: Backend> UdpWorker<B> {
         self.serve_while_queries_wait(buffers, replies, began);
     }
 
-    /// Serves as long as queries wait. `began` is the time of the stop.
+    /// Serves while queries wait, for about four seconds at most after `began`, the time of the
+    /// stop.
     fn serve_while_queries_wait(
         &mut self,
         buffers: &mut BatchBuffers,

@@ -446,8 +446,8 @@ fn upstream_records_are_written_once() {
     assert!(a_records.all(|record| record.name == "real.outside.test."));
 }
 
-/// A query for the address of `web`, with `octets` as additional section, and with `records` as
-/// number of additional records in the header.
+/// An A query for `web` whose header announces `records` additional records. `octets` follow the
+/// question.
 fn with_additional(records: u8, octets: &[u8]) -> Vec<u8> {
     let mut message = Query::new("web.apps.svc.cluster.local.", "A").wire();
     message[11] = records;
@@ -535,11 +535,11 @@ an alias to which no other record leads
 - a.test. 9 IN CNAME b.test.
 - b.test. 9 IN A 192.0.2.66
 
-an alias for a name of the cluster
+an alias of a name of the cluster
 + www.outside.test. 9 IN CNAME Web.apps.svc.Cluster.Local.
 - Web.apps.svc.Cluster.Local. 9 IN A 192.0.2.66
 
-an alias of the cluster to an external name
+a name of the cluster that is an alias of an external name
 + www.outside.test. 9 IN CNAME web.apps.svc.cluster.local.
 - web.apps.svc.cluster.local. 9 IN CNAME a.test.
 - a.test. 9 IN A 192.0.2.66

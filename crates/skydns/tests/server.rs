@@ -217,7 +217,7 @@ async fn large_answer_is_truncated_to_limit() {
     let chosen = [message, other].map(|answer| BTreeSet::from_iter(answer.answer_data("A")));
     assert_ne!(
         chosen[0], chosen[1],
-        "each answer has another choice of addresses"
+        "the two answers have different addresses"
     );
     server.stop().await;
 }

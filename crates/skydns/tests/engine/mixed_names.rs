@@ -42,8 +42,8 @@ fn records_at(view: &Fixed, name: &str, rtype: &str) -> String {
     }
 }
 
-/// If the alias leads to no address, the engine answers with only the addresses beside the alias.
-/// A client that follows a CNAME ignores the addresses beside it.
+/// If the alias leads to no address, the answer has no CNAME, but only the addresses of the queried
+/// name. A client that follows a CNAME ignores the addresses with the same owner.
 #[test]
 fn alias_without_addresses_beside_addresses_is_omitted() {
     for (target, expected) in [
@@ -98,7 +98,8 @@ fn alias_without_addresses_alone_is_answered() {
     assert_eq!(mixed_records(&view, "AAAA"), expected);
 }
 
-/// SkyDNS and CoreDNS answer aliases and addresses together, as docs/etcd.md says.
+/// SkyDNS and CoreDNS return the aliases and the addresses of a name together, as docs/etcd.md
+/// says.
 #[test]
 fn zone_name_with_both_has_both() {
     let mixed = ["mixed"];

@@ -75,7 +75,7 @@ async fn joined_callers_are_bounded() {
 
 /// 10,000 queries to a dead upstream: the queries beyond the limit are rejected at once. The other
 /// queries use a limited number of sockets, and do not block queries to other upstreams. Each
-/// query comes from another client.
+/// query comes from a different client.
 #[tokio::test]
 async fn dead_upstream_is_bounded_per_route() {
     const QUESTIONS: usize = 10_000;
@@ -172,7 +172,7 @@ async fn heavy_client_leaves_places_to_others() {
         let light = (0..10).filter(|n| ask(100, *n)).count();
         assert_eq!(
             light, 10,
-            "queries of a light client beside {heavy} heavy clients"
+            "with {heavy} heavy clients, all queries of a light client are admitted"
         );
         let elsewhere = subject.ask_a("x.test.", &[good.addr()]).await;
         assert_eq!(elsewhere, GOOD, "another route is not affected");
@@ -188,8 +188,8 @@ async fn total_in_flight_is_bounded() {
         ..ForwardLimits::default()
     });
     let mut hanging = Vec::new();
-    // Each question comes from another client. The third question exceeds the limit of its route,
-    // and the fifth exceeds the total limit.
+    // Each question comes from a different client. The third question exceeds the limit of its
+    // route, and the fifth exceeds the total limit.
     for (n, (route, overloaded)) in [(0, false), (0, false), (0, true), (1, false), (1, true)]
         .into_iter()
         .enumerate()

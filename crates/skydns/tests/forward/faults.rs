@@ -157,7 +157,7 @@ const FAULTS: &[Fault] = &[
         [TIMEOUT, TIMEOUT, SECOND],
     ),
     fault(
-        "records missing",
+        "invalid records",
         |asked| Reaction::send(garbage(asked)),
         [GARBAGE, GARBAGE, SECOND],
     ),

@@ -159,11 +159,18 @@ async fn server_of_private_names_stays_up() {
             probe_if_idle(&subject, address);
             clock.turn().await;
             clock.advance(SECOND).await;
-            assert!(!subject.forwarder.is_down(&address.into()), "{asks}");
+            assert!(
+                !subject.forwarder.is_down(&address.into()),
+                "a client has queried: {asks}"
+            );
         }
         // The refusals do not cause additional probes.
         let most = if asks { 31 } else { 15 };
-        assert!(upstream.count() <= most, "{asks}: {}", upstream.count());
+        let count = upstream.count();
+        assert!(
+            count <= most,
+            "{count} queries; a client has queried: {asks}"
+        );
     }
 }
 

@@ -21,7 +21,7 @@ use crate::support::{
 async fn forwarded_query_has_own_question() {
     const QUESTION: &str = "03777777076f75747369646504746573740000010001";
     const OPT: &str = "00002904d0000000000000";
-    const WITH_COOKIE: &str = "00002904d000000000000b00080007000118000a0000";
+    const WITH_SUBNET: &str = "00002904d000000000000b00080007000118000a0000";
     let packet = |flags: &str| format!("0000{flags}0001000000000001{QUESTION}{OPT}");
     let www = || Ask::new("www.outside.test.", "A");
     let edns = |udp, dnssec_ok, options: &[(u16, &[u8])]| www().opt(opt(udp, dnssec_ok, options));
@@ -30,7 +30,7 @@ async fn forwarded_query_has_own_question() {
     let many: (u16, &[u8]) = (8, &[0; 4096]);
     let class_hs = packet("0100").replace("00010001", "00010004");
     let dnssec_ok = packet("0100").replace(OPT, "00002904d0000080000000");
-    let with_cookie = packet("0100").replace(OPT, WITH_COOKIE);
+    let with_subnet = packet("0100").replace(OPT, WITH_SUBNET);
     let cases: &[(&str, Ask, String)] = &[
         ("plain", www(), packet("0100")),
         ("no RD", www().flags(""), packet("0000")),
@@ -40,7 +40,7 @@ async fn forwarded_query_has_own_question() {
         ("EDNS of 100 octets", edns(100, false, &[]), packet("0100")),
         ("EDNS of 64 KiB", edns(65535, false, &[]), packet("0100")),
         ("DO", edns(4096, true, &[]), dnssec_ok),
-        ("options", edns(4096, false, &[subnet, cookie]), with_cookie),
+        ("options", edns(4096, false, &[subnet, cookie]), with_subnet),
         (
             "too many octets of options",
             edns(4096, false, &[many]),

@@ -143,7 +143,7 @@ async fn tls_sessions_resume_and_expiry_is_metric() {
         assert_eq!(expiry(), EXPIRES);
         subject.forwarder.retain_upstreams(&[].into());
         assert_eq!(subject.count("tls_trusted"), 0);
-        assert_eq!(expiry(), 0, "an upstream that is not in use has no expiry");
+        assert_eq!(expiry(), 0, "the metric of an unused upstream is removed");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Protection against forged replies (random ports and IDs, checks of replies), and loops of
-//! queries.
+//! Protection against forged replies (random ports and IDs, checks of replies), and detection of
+//! forwarding loops.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, UdpSocket};
