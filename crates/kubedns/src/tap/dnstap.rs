@@ -16,19 +16,20 @@ use std::time::Duration;
 use skydns::tap::{QueryTap, TapWatch, WatchSettings};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use wire::query_filter::QueryFilter;
 
 use self::frames::{FINISH, READY, START, STOP, append_data_frame, control_frame};
 use self::message::MessageEncoder;
 
-/// The pause after the first failure. Each failure doubles the pause, up to `LAST_PAUSE`.
+/// The pause after the first failure. Each failure doubles the pause, up to `LAST_PAUSE`. After a
+/// connection of at least `LAST_PAUSE`, the pauses begin again with `FIRST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_mins(1);
 /// Timeout of the connection setup, including the handshake, and of each write.
 const READER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout of the STOP handshake at shutdown.
+/// Timeout at shutdown: of the write in progress, and of the STOP handshake.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 /// Approximate size of a write, in octets.
 const CHUNK: usize = 64 << 10;
@@ -119,14 +120,20 @@ pub(crate) async fn run(
 ) {
     let encoder = MessageEncoder::new(version);
     let mut pause = FIRST_PAUSE;
-    while !stop.is_cancelled() {
-        let error = match connect(&reader).await {
+    while let Some(connected) = stop.run_until_cancelled(connect(&reader)).await {
+        let error = match connected {
             Ok(stream) => {
                 tracing::info!(?reader, "dnstap reader connected");
-                pause = FIRST_PAUSE;
+                let since = Instant::now();
                 match send_records(stream, &tap, &encoder, &stop).await {
                     Ok(()) => return,
-                    Err(error) => error,
+                    Err(error) => {
+                        // The pauses also grow if the reader closes every connection at once.
+                        if since.elapsed() >= LAST_PAUSE {
+                            pause = FIRST_PAUSE;
+                        }
+                        error
+                    }
                 }
             }
             Err(error) => error,
@@ -182,7 +189,12 @@ async fn send_records(
                 return Err(if is_closed { DnstapError::Closed } else { DnstapError::Unexpected });
             }
             frames = next_frames(&mut watch, encoder) => {
-                timeout(READER_TIMEOUT, stream.write_all(&frames)).await??;
+                let written = timeout(READER_TIMEOUT, stream.write_all(&frames));
+                tokio::select! {
+                    written = written => written??,
+                    // After a part of a frame, the reader cannot read a STOP frame.
+                    () = long_stopped(stop) => return Ok(()),
+                }
             }
         }
     }
@@ -197,6 +209,12 @@ async fn send_records(
     })
     .await;
     Ok(())
+}
+
+/// Waits until `STOP_TIMEOUT` after `stop`.
+async fn long_stopped(stop: &CancellationToken) {
+    stop.cancelled().await;
+    tokio::time::sleep(STOP_TIMEOUT).await;
 }
 
 /// The frames of the next records, up to about `CHUNK` octets.

@@ -155,3 +155,74 @@ async fn reader_of_another_protocol_is_left() {
         assert!(connected.is_err());
     }
 }
+
+/// Writes that the reader does not read, and a handshake that it does not answer, end soon after a
+/// stop.
+#[tokio::test]
+async fn stalled_reader_does_not_delay_stop() {
+    let (address, tap, _server) = server();
+    let encoder = MessageEncoder::new("kube-dns-rs".to_owned());
+    let stop = CancellationToken::new();
+    let (ours, mut reader) = tokio::io::duplex(16);
+    let sending = send_records(Box::new(ours), &tap, &encoder, &stop);
+    let stopping = async {
+        let query = testkit::query::Query::new("web.apps.svc.cluster.local.", "A").wire();
+        let answer = testkit::client::udp(address, &query, Duration::from_secs(20)).await;
+        assert!(answer.is_ok(), "{answer:?}");
+        // The write has begun, and waits for room for the rest of the frames.
+        reader.read_u8().await.unwrap();
+
+        tokio::time::pause();
+        stop.cancel();
+        Instant::now()
+    };
+    let (sent, since) = tokio::join!(sending, stopping);
+    assert!(sent.is_ok(), "{sent:?}");
+    assert!(since.elapsed() < 2 * STOP_TIMEOUT, "{:?}", since.elapsed());
+    tokio::time::resume();
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("dnstap.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let stop = CancellationToken::new();
+    let version = "kube-dns-rs".to_owned();
+    let running = run(DnstapReader::Unix(path), tap, version, stop.clone());
+    let stopping = async {
+        let (silent, _) = listener.accept().await.unwrap();
+        tokio::time::pause();
+        stop.cancel();
+        (silent, Instant::now())
+    };
+    let ((), (_silent, since)) = tokio::join!(running, stopping);
+    assert!(since.elapsed() < STOP_TIMEOUT, "{:?}", since.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn reader_that_closes_at_once_gets_growing_pauses() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("dnstap.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let (_, tap, _server) = server();
+    let stop = CancellationToken::new();
+    let version = "kube-dns-rs".to_owned();
+    let running = run(DnstapReader::Unix(path), tap, version, stop.clone());
+
+    let accepting = async {
+        let mut connections = Vec::new();
+        // The last connection but one lives longer than the longest pause.
+        for life in [0, 0, 0, 0, 61, 0] {
+            let stream = accept(&listener).await;
+            connections.push(Instant::now());
+            tokio::time::sleep(Duration::from_secs(life)).await;
+            drop(stream);
+        }
+        stop.cancel();
+        connections
+    };
+    let ((), connections) = tokio::join!(running, accepting);
+    let seconds: Vec<u64> = connections
+        .windows(2)
+        .map(|pair| (pair[1] - pair[0]).as_secs())
+        .collect();
+    assert_eq!(seconds, [1, 2, 4, 8, 62]);
+}
