@@ -1,5 +1,5 @@
-//! Checks that the Helm chart installs the objects of `manifests/`, that values of the chart set
-//! their fields, and that the chart refuses wrong values.
+//! Checks that the Helm chart installs the objects of `manifests/`, that its values set the
+//! intended fields of these objects, and that the chart refuses wrong values.
 
 #![allow(
     clippy::unwrap_used,
@@ -294,7 +294,7 @@ fn autoscaler_example_scales_the_deployment() {
         .as_array()
         .unwrap()
     {
-        // The autoscaler compares the use of CPU with the request of the container.
+        // The autoscaler compares the CPU usage of the containers with their CPU requests.
         assert!(
             container.pointer("/resources/requests/cpu").is_some(),
             "{container}"

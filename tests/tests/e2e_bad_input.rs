@@ -68,7 +68,7 @@ async fn check(program: &str, args: &str, said: &str) {
     assert!(!status.success(), "{what}");
     assert!(
         status.code().is_some(),
-        "the program must not end by a signal: {what}"
+        "a signal must not end the program: {what}"
     );
     let reasons: Vec<&String> = stderr.iter().filter(|line| !is_preamble(line)).collect();
     assert_eq!(

@@ -479,9 +479,8 @@ fn node_cache_image_is_stock() {
     assert!(images.contains(&json!(image)), "{images:?}");
 }
 
-/// Without dnsmasq, kubedns answers the clients. It forwards to the upstreams of the ConfigMap or
-/// of
-/// `resolv.conf`.
+/// Without dnsmasq, kubedns answers the clients. kubedns forwards to the upstreams of the ConfigMap
+/// or of `resolv.conf`.
 #[test]
 fn alone_has_two_containers() {
     let pods = pods(&rendered("alone"));

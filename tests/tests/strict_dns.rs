@@ -50,12 +50,12 @@ fn malformed_sections_get_formerr() {
     let [plain, strict] = [false, true].map(|strict| published(objects(), strict));
     for (what, counts, octets, strictly) in [
         ("sound", [0, 0, 1], &OPT[..], ANSWER),
-        ("an answer is missing", [1, 0, 0], &[], REFUSAL),
-        ("an authority is missing", [0, 1, 0], &[], REFUSAL),
+        ("an answer record is missing", [1, 0, 0], &[], REFUSAL),
+        ("an authority record is missing", [0, 1, 0], &[], REFUSAL),
         ("an additional record is missing", [0, 0, 1], &[], REFUSAL),
         ("the record after OPT is missing", [0, 0, 2], &OPT, REFUSAL),
         (
-            "OPT of a name below the root",
+            "the owner name of OPT is not the root",
             [0, 0, 1],
             &not_root,
             REFUSAL,

@@ -77,7 +77,7 @@ async fn bad_upstreams_cost_no_cluster_name() {
     );
     assert!(
         forwarded.excused_failed > 0,
-        "the upstream must fail some queries: {report}"
+        "the bad upstream must cause some queries to fail: {report}"
     );
 }
 

@@ -111,8 +111,8 @@ impl Case {
 }
 
 impl Case {
-    /// The answer of CoreDNS, adapted to the differences that need no `ours`; `None` if kubedns
-    /// forwards the query. The README lists these differences.
+    /// The answer of CoreDNS, changed in the points in which kubedns always differs, such as RA.
+    /// The README lists these differences. `None` if kubedns forwards the query.
     fn theirs(&self) -> Option<Response> {
         let is_reverse = self.asks.ends_with(".arpa. PTR");
         let records = |records: &[String]| {

@@ -51,8 +51,8 @@ fn compare(
 
 /// Checks that each metric of kube-dns still exists with the same type, labels, help text and
 /// buckets. Only `kubedns_dnsmasq_max_size` may have another type. The metrics of the Go runtime
-/// (`go_*`) are left out. Of the recorded probes, only the one with the label `good` is compared:
-/// with the pod's probe `dnsmasq`.
+/// (`go_*`) are left out. The metrics of the recorded probe `good` are compared with those of the
+/// pod's probe `dnsmasq`. Other recorded probes are left out.
 ///
 /// Checks that the page marks the metrics of kube-dns as such, and no others.
 fn compare_with_kube_dns(
