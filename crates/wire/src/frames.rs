@@ -1,6 +1,6 @@
 //! Messages in a byte stream. A length field precedes each message (RFC 1035, section 4.2.2).
 
-/// Length of the length field, in octets.
+/// Size of the length field, in octets.
 const LENGTH: usize = 2;
 
 /// Received octets, split into messages. The buffer holds the octets that were pushed but not

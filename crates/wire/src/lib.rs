@@ -1,7 +1,7 @@
 //! Parses and writes names, questions, records and whole messages of DNS (RFC 1035, section 4;
 //! RFC 6891). The crate also writes types, RCODEs and record data as text, converts addresses to
-//! reverse names and back, and checks names by the rules of Kubernetes. It has addresses of
-//! servers, filters of queries, and rankings of the clients and names with the most queries.
+//! reverse names and back, and checks names by the rules of Kubernetes. It has types for server
+//! addresses, query filters, and rankings of clients and names by number of queries.
 //!
 //! The crate has no zones and opens no sockets. Parsing is safe for any octets: the parser does not
 //! panic, always ends, and allocates no more than the size of the message. The fast path of a query

@@ -1,4 +1,4 @@
-//! Domain names in wire format (RFC 1035, section 3.1). Each label follows its length, and the
+//! Domain names in wire format (RFC 1035, section 3.1). A length octet precedes each label, and the
 //! empty root label ends the name.
 
 use std::fmt;
@@ -293,8 +293,7 @@ pub fn write_text(wire: &[u8], f: &mut impl fmt::Write) -> fmt::Result {
 }
 
 /// Writes an octet in presentation format (RFC 1035, section 5.1). The octets in `special` are
-/// escaped. Octets that cannot be printed, and the blank, are written as a backslash and three
-/// decimal digits.
+/// escaped. Spaces and non-printable octets are written as a backslash and three decimal digits.
 pub(crate) fn write_octet(octet: u8, special: &[u8], f: &mut impl fmt::Write) -> fmt::Result {
     match octet {
         _ if special.contains(&octet) => write!(f, "\\{}", char::from(octet)),

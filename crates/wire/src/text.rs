@@ -77,7 +77,7 @@ fn strings_text(mut data: &[u8]) -> Option<String> {
     Some(texts.join(" "))
 }
 
-/// A character string in quotes. Blanks in quotes need no escape.
+/// A character-string in quotes. Spaces in quotes need no escape.
 fn quoted(octets: &[u8]) -> String {
     let mut text = String::from("\"");
     for &octet in octets {

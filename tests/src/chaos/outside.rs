@@ -47,7 +47,7 @@ pub enum Mood {
     Oversized,
     /// Answers with TC and without records, over UDP and over TCP.
     TruncatedForEver,
-    /// Octets that are no DNS message.
+    /// Octets that are not a DNS message.
     Garbage,
 }
 

@@ -70,8 +70,8 @@ impl Memory {
     }
 
     /// The resolver's response to a question (`name class type`). `opt` tells whether the query has
-    /// an OPT record. If nothing was recorded for this `opt`, a recording for the opposite is used.
-    /// If nothing was recorded over TCP, a complete response over UDP is used.
+    /// an OPT record. If nothing was recorded with this value of `opt`, a recording with the other
+    /// value is used. If nothing was recorded over TCP, a complete response over UDP is used.
     pub fn recall(&self, question: &str, transport: Transport, opt: bool) -> Recalled<'_> {
         if let Some(exchange) = self.recorded(question, transport, opt) {
             return Recalled::Exchange(exchange);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Name;
 
-/// Offers to the sampler an answer with the RCODE `code` to a query for `label`.
+/// Offers the sampler an answer with the RCODE `code` to a query for `label`.
 fn answer(sampler: &mut AnswerSampler, client: [u8; 4], label: &str, code: u16, now: Instant) {
     if !sampler.is_due() {
         return;
@@ -15,7 +15,7 @@ fn answer(sampler: &mut AnswerSampler, client: [u8; 4], label: &str, code: u16, 
     sampler.take_sample(answer, now);
 }
 
-/// Offers to the sampler an answer for one name, always to the same client.
+/// Offers the sampler an answer. The name and the client are always the same.
 fn answer_one(sampler: &mut AnswerSampler, now: Instant) {
     answer(sampler, [10, 0, 0, 1], "a", rcode::NOERROR, now);
 }

@@ -10,8 +10,8 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts an API server without objects. Like the cluster role of kube-dns, it forbids reading
-    /// `EndpointSlices`.
+    /// Starts an API server without objects. The server rejects requests for `EndpointSlices`,
+    /// which the `ClusterRole` of kube-dns does not allow.
     pub(crate) fn start() -> Self {
         let server = RunningApiServer::empty();
         server.faults.forbid(Resource::EndpointSlices);
