@@ -57,9 +57,9 @@ fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
         // queried name as owner. If dnsmasq has cached the CNAME of the queried name, dnsmasq
         // answers with the CNAME and the target's SRV records.
         "SRV" if question.is_completed() => true,
-        // For the name of a wildcard or a namespace, kubedns answers an A query with the CNAME of an
-        // ExternalName Service, but a CNAME query with no record.
-        // dnsmasq answers CNAME from its cache. Programs do not query CNAME of such names.
+        // A wildcard or the name of a namespace may match an ExternalName Service. kubedns then
+        // answers an A query with the CNAME, but a CNAME query with NODATA. dnsmasq answers the
+        // CNAME query from its cache. Programs do not send CNAME queries for such names.
         "CNAME" if of_alias && question.name != "ext" => true,
         // kubedns answers ANY with REFUSED. dnsmasq may answer with a cached NXDOMAIN.
         "ANY" => negatives == Negatives::Cached,

@@ -99,7 +99,7 @@ fn faults_of(container: &Container) -> Vec<String> {
             "does not mount"
         };
         faults.push(format!(
-            "{}: the container {mounts} the API server's token",
+            "{}: the container {mounts} the service account token",
             container.name
         ));
     }

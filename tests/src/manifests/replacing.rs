@@ -19,8 +19,8 @@ const PROPAGATION: u64 = 3;
 /// long.
 const READY_WHILE_DRAINING: u64 = 4;
 
-/// Seconds by which the lameduck time of the second DNS server must exceed the lameduck time of the
-/// first DNS server: the first server may still wait for an answer of the second server.
+/// Seconds by which the DNS server behind must outlive the DNS server in front. The server in front
+/// answers the clients, and may still wait for an answer of the server behind.
 const OUTLIVES: u64 = 3;
 
 /// Containers whose `--lameduck` is too long for the grace period of the pod: the kubelet would

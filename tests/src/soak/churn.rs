@@ -20,7 +20,8 @@ use crate::steady::Question;
 const NAMESPACE: &str = "churn";
 /// Number of Services that are changed in turn.
 const SERVICES: u32 = 32;
-/// The delay is measured for every tenth change of a Service.
+/// After every tenth change of a Service, the test measures the time until an answer shows this
+/// change.
 const MEASURED: u32 = 10;
 /// Number of Service changes between two edits of the ConfigMap.
 const EDIT: u32 = 150;

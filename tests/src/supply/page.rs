@@ -12,7 +12,7 @@ const HEAD: &str = "\
 # Third-party licences
 
 This page lists the third-party software in our programs and images. It describes images that are built on Debian or Ubuntu
-(*the distribution*), without another `BASE_IMAGE`. kube-dns-rs itself is under the [Apache Licence 2.0](LICENSE).
+(*the distribution*), with the default `BASE_IMAGE`. kube-dns-rs itself is under the [Apache Licence 2.0](LICENSE).
 
 ## In the nanny's image: dnsmasq
 

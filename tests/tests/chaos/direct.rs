@@ -123,7 +123,7 @@ async fn new_service_answers_at_once() {
     delays.sort_unstable();
     let [median, most] = [delays[delays.len() / 2], delays[delays.len() - 1]];
     println!(
-        "direct: after NXDOMAIN, the address of a new Service is answered within {median:.1?} \
-         (median of {SERVICES} Services) or {most:.1?} (maximum)"
+        "direct: time from the creation of a Service to the first answer with its address, after \
+         NXDOMAIN: median {median:.1?}, maximum {most:.1?} ({SERVICES} Services)"
     );
 }
