@@ -58,12 +58,18 @@ pub(crate) async fn fetch_page(url: &str) -> anyhow::Result<Page> {
         bail!("an http URL must not contain a user name");
     }
 
-    let address = if authority.contains(':') {
+    Ok(get(&with_port(authority), path, TIMEOUT, MAX_SIZE).await?)
+}
+
+/// The host and port of an URL. Without a port, it is the port of HTTP.
+fn with_port(authority: &str) -> String {
+    // An IPv6 address has colons, too.
+    let port = authority.rsplit_once(':').map(|(_, port)| port);
+    if port.is_some_and(|port| port.parse::<u16>().is_ok()) {
         authority.to_owned()
     } else {
         format!("{authority}:80")
-    };
-    Ok(get(&address, path, TIMEOUT, MAX_SIZE).await?)
+    }
 }
 
 fn read_file(path: &str) -> Result<Vec<u8>, GetError> {

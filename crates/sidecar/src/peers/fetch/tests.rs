@@ -110,3 +110,16 @@ async fn hanging_file_times_out_until_released() {
     })
     .await;
 }
+
+#[test]
+fn url_without_port_has_port_of_http() {
+    for (authority, address) in [
+        ("kube-dns", "kube-dns:80"),
+        ("kube-dns:8081", "kube-dns:8081"),
+        ("127.0.0.1", "127.0.0.1:80"),
+        ("[::1]", "[::1]:80"),
+        ("[::1]:8081", "[::1]:8081"),
+    ] {
+        assert_eq!(with_port(authority), address);
+    }
+}
