@@ -341,9 +341,10 @@ pub(crate) struct DnsmasqPath {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) arguments: Option<Vec<String>>,
     /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache the
-    /// answer (`--no-negcache`, or a TTL of 0). `None` if the answer may come from another source.
-    /// Also `None` if dnsmasq caches only some of the answers: there are records, but the address
-    /// queries fail or find only an alias.
+    /// answer (`--cache-size=0`, `--no-negcache`, or a TTL of 0). `None` if the answer may come
+    /// from another source, or is a negative answer that dnsmasq caches. Also `None` if dnsmasq
+    /// caches only some of the answers: there are records, but the address queries fail or find
+    /// only an alias.
     pub(crate) keeps_seconds: Option<u32>,
 }
 

@@ -86,7 +86,7 @@ impl NameCandidate {
             target: None,
         };
         // The time in the cache depends on the answers.
-        candidate.dnsmasq.keeps_seconds = candidate.cached_seconds();
+        candidate.dnsmasq.keeps_seconds = candidate.cached_seconds(front);
         candidate
     }
 
@@ -114,10 +114,13 @@ impl NameCandidate {
     }
 
     /// See [`DnsmasqPath::keeps_seconds`].
-    fn cached_seconds(&self) -> Option<u32> {
+    fn cached_seconds(&self, front: &DnsFront) -> Option<u32> {
         let is_own = self.is_from_hosts() || self.is_from_arguments();
         if self.dnsmasq.asks != DnsmasqAsks::Kubedns || is_own {
             return None;
+        }
+        if !front.has_cache() {
+            return Some(0);
         }
 
         match self.outcome() {
@@ -126,6 +129,10 @@ impl NameCandidate {
             // With `--no-negcache`, dnsmasq caches the records that exist, but not the negative
             // answers: no single number holds for both.
             LookupOutcome::NoData | LookupOutcome::ServFail if self.records().next().is_some() => {
+                None
+            }
+            // The time is that of the SOA record, which is not among the records here.
+            LookupOutcome::NoData | LookupOutcome::NxDomain if front.caches_negative_answers() => {
                 None
             }
             LookupOutcome::NoData

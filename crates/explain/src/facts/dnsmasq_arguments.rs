@@ -29,6 +29,8 @@ const ABOUT_OTHER_NAMES: [&str; 3] = ["domain-needed", "no-resolv", "resolv-file
 const ADDRESS: &str = "address";
 /// Addresses for names: `NAME,NAME,ADDRESS`.
 const HOST_RECORD: &str = "host-record";
+/// The number of names in the cache; with 0, dnsmasq does not cache.
+const CACHE_SIZE: &str = "cache-size";
 /// In place of a domain, `#` means all names. In place of the server of a domain, `#` means the
 /// servers that are given without a domain. In place of an address, `#` means `0.0.0.0` and `::`.
 const STANDARD: &str = "#";
@@ -100,6 +102,18 @@ impl DnsmasqArguments {
     /// Whether dnsmasq answers from the hosts file.
     pub(crate) fn reads_hosts(&self) -> bool {
         !self.0.iter().any(|option| option.name == "no-hosts")
+    }
+
+    /// Whether dnsmasq caches answers: the last size of the cache counts, and by default there is a
+    /// cache.
+    pub(crate) fn have_cache(&self) -> bool {
+        let mut sizes = self.0.iter().filter(|option| option.name == CACHE_SIZE);
+        sizes.next_back().is_none_or(|option| option.value != "0")
+    }
+
+    /// Whether dnsmasq caches NXDOMAIN and NODATA.
+    pub(crate) fn cache_negative_answers(&self) -> bool {
+        !self.0.iter().any(|option| option.name == "no-negcache")
     }
 
     /// The servers that are given without a domain.
@@ -194,7 +208,7 @@ impl DnsmasqArguments {
     fn is_about_answers(&self, option: &DnsmasqOption, name: &Name) -> bool {
         let is_reverse = reverse::is_reverse_name(name);
         match option.name.as_str() {
-            "cache-size" => option.value == "0",
+            CACHE_SIZE => option.value == "0" && !self.have_cache(),
             BOGUS_PRIV => is_private_reverse(name) && self.domain_options(name).is_none(),
             STOP_REBIND if self.may_be_private(name) => false,
             about if ABOUT_ADDRESSES.contains(&about) => !is_reverse,

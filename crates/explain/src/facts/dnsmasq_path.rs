@@ -35,6 +35,19 @@ pub(crate) struct DnsFront {
 }
 
 impl DnsFront {
+    /// Whether dnsmasq caches answers.
+    pub(crate) fn has_cache(&self) -> bool {
+        let arguments = self.arguments.as_ref();
+        arguments.is_none_or(DnsmasqArguments::have_cache)
+    }
+
+    /// Whether dnsmasq caches NXDOMAIN and NODATA. The arguments of the stock manifest, which count
+    /// if the arguments are unknown, turn this off.
+    pub(crate) fn caches_negative_answers(&self) -> bool {
+        let arguments = self.arguments.as_ref();
+        arguments.is_some_and(DnsmasqArguments::cache_negative_answers)
+    }
+
     /// The records of `name` (in lower case) in the hosts file, if pods query dnsmasq.
     pub(crate) fn hosts_answer(&self, name: &Name, qtype: u16) -> Option<TypeAnswer> {
         let reads_hosts = self

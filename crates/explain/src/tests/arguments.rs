@@ -138,6 +138,40 @@ fn stock_arguments_lead_to_kubedns() {
 }
 
 #[test]
+fn arguments_decide_what_is_cached() {
+    for (options, name, expected) in [
+        (
+            &["--no-negcache"][..],
+            "web.apps.svc.cluster.local.",
+            "dnsmasq asks kubedns for cluster.local; dnsmasq caches the answer for up to 30 s",
+        ),
+        (
+            &["--no-negcache", "--cache-size=0"],
+            "web.apps.svc.cluster.local.",
+            "dnsmasq asks kubedns for cluster.local; dnsmasq does not cache answers; \
+             these arguments of dnsmasq matter: --cache-size=0",
+        ),
+        (
+            &["--cache-size=0", "--cache-size=150"],
+            "web.apps.svc.cluster.local.",
+            "dnsmasq asks kubedns for cluster.local; dnsmasq caches the answer for up to 30 s",
+        ),
+        (
+            &["--no-negcache"],
+            "missing.apps.svc.cluster.local.",
+            "dnsmasq asks kubedns for cluster.local; dnsmasq does not cache the answer (--no-negcache)",
+        ),
+        (
+            &[],
+            "missing.apps.svc.cluster.local.",
+            "dnsmasq asks kubedns for cluster.local",
+        ),
+    ] {
+        assert_eq!(path(options, name), expected, "{options:?} {name}");
+    }
+}
+
+#[test]
 fn arguments_take_cluster_names() {
     for (option, expected) in [
         (

@@ -294,8 +294,12 @@ fn cached_text(detail: &NameDetail) -> String {
         .answers
         .iter()
         .any(|answer| !answer.records.is_empty());
+    let arguments = detail.dnsmasq.arguments.as_deref().unwrap_or_default();
     match detail.dnsmasq.keeps_seconds {
         None => String::new(),
+        Some(0) if arguments.contains(&"--cache-size=0".to_owned()) => {
+            "; dnsmasq does not cache answers".to_owned()
+        }
         Some(0) if has_records => "; dnsmasq does not cache the answer (ttl 0)".to_owned(),
         Some(0) => "; dnsmasq does not cache the answer (--no-negcache)".to_owned(),
         Some(seconds) => format!("; dnsmasq caches the answer for up to {seconds} s"),

@@ -173,10 +173,13 @@ impl Routes {
         } == *before
     }
 
-    /// Returns whether a server of `before` is missing in `self`, for its stub domain or for all
-    /// other names.
+    /// Returns whether a server of `before` is missing in `self`: for its stub domain, for names in
+    /// `hosts` and `aliases`, or for all other names.
     pub fn drop_server_of(&self, before: &Self) -> bool {
-        if lacks_server(&self.upstreams, &before.upstreams) {
+        let mut own_names = before.own_names.iter();
+        if own_names.any(|(name, server)| self.own_names.get(name) != Some(server))
+            || lacks_server(&self.upstreams, &before.upstreams)
+        {
             return true;
         }
 

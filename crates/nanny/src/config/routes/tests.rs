@@ -313,3 +313,45 @@ fn own_addresses_are_omitted_as_loops() {
     let of_node = plain("{}", "[]", &["127.0.0.1", "192.0.2.1"]);
     assert_eq!(of_node, "192.0.2.1; loop 127.0.0.1:53 for all");
 }
+
+/// Queries may wait for a server that an edit removes, so such an edit must be told apart.
+#[test]
+fn edit_that_removes_server_is_recognized() {
+    const UPSTREAM: (&str, &str) = ("upstreamNameservers", r#"["192.0.2.7"]"#);
+    const UPSTREAMS: (&str, &str) = ("upstreamNameservers", r#"["192.0.2.7", "192.0.2.8"]"#);
+    const STUB: (&str, &str) = ("stubDomains", r#"{"acme.example": ["192.0.2.9"]}"#);
+    const STUBS: (&str, &str) = (
+        "stubDomains",
+        r#"{"acme.example": ["192.0.2.9", "192.0.2.8"], "b.example": ["192.0.2.9"]}"#,
+    );
+    const HOST: (&str, &str) = ("hosts", "192.0.2.1 db.example");
+    const HOSTS: (&str, &str) = ("hosts", "192.0.2.1 db.example\n192.0.2.1 db2.example");
+    const ALIAS: (&str, &str) = ("aliases", r#"{"db.example": "db.infra"}"#);
+
+    let names = ResolvedNames::default();
+    let listening = ListenAddresses::from_arguments(&local());
+    let routes = |data: &[(&str, &str)]| {
+        let config = parse(data);
+        Routes::compute(&RouteSources {
+            kubedns_follows: true,
+            kubedns_is_behind: true,
+            ..route_sources(&config, &[], &names, &listening)
+        })
+        .routes
+    };
+    for (smaller, larger) in [
+        (&[UPSTREAM][..], &[UPSTREAMS][..]),
+        (&[STUB], &[STUBS]),
+        (&[UPSTREAM], &[UPSTREAM, STUB]),
+        (&[HOST], &[HOSTS]),
+        (&[UPSTREAM], &[UPSTREAM, ALIAS]),
+    ] {
+        let (before, after) = (routes(larger), routes(smaller));
+        assert!(after.drop_server_of(&before), "{larger:?} {smaller:?}");
+        assert!(!before.drop_server_of(&after), "{smaller:?} {larger:?}");
+    }
+
+    // Both keys lead to kubedns.
+    assert!(!routes(&[HOST]).drop_server_of(&routes(&[HOST])));
+    assert!(!routes(&[HOST]).drop_server_of(&routes(&[ALIAS])));
+}
