@@ -1,6 +1,6 @@
 //! Runs the commands of docs/migrating.md. They must change the manifest of each generation of
-//! kube-dns, from 1.4 on, into our manifest for that generation in `manifests/`. The commands for
-//! going back must restore the saved objects.
+//! kube-dns, from Kubernetes 1.4 on, into our manifest for that generation in `manifests/`. The
+//! commands for going back must restore the saved objects.
 
 #![allow(
     clippy::unwrap_used,

@@ -186,7 +186,7 @@ fn plays_briefly(pod: PlayedPod, config: Config) {
     // permit reading the ConfigMap.
     answers(&pod);
     if config == Config::OfTheApi {
-        // After a denial kubedns retries only after some minutes. The restart below makes kubedns
+        // After a denial kubedns retries only after a few minutes. The restart below makes kubedns
         // read the ConfigMap at once.
         pod.node().faults.clear();
     }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Maximum time after the first signal for which a process stays ready. If a Service has no other
 /// ready endpoint, its clients are sent to a terminating pod as long as the pod stays ready
-/// (KEP-1669). The successor of the pod needs some seconds to become ready. The rest of the
+/// (KEP-1669). The successor of the pod needs a few seconds to become ready. The rest of the
 /// lameduck duration is for the clients that still have a connection.
 const READY_WHILE_DRAINING: Duration = Duration::from_secs(4);
 

@@ -27,7 +27,7 @@ const ANSWERED_BY: &str = "kubedns_node_answered_by";
 const HELP_ANSWERED_BY: &str = "1 for the DNS pods that answer the clients of this node, else 0. The label pods has the value own (DNS pods of this node), others (DNS pods of other nodes) or any (DNS pods of all nodes).";
 const ELSEWHERE: &str = "kubedns_node_elsewhere_ratio";
 const HELP_ELSEWHERE: &str =
-    "Share of the queries in the last minutes that did not come from pods of this node.";
+    "Share of the queries in the last few minutes that did not come from pods of this node.";
 
 /// The node of this pod.
 #[derive(Debug, Clone)]
@@ -56,8 +56,8 @@ impl OwnNode {
         servers_of(&self.name, &endpoints)
     }
 
-    /// The share of the queries in the last minutes that did not come from pods of the node; `None`
-    /// without queries, and until the pods of the node are known.
+    /// The share of the queries in the last few minutes that did not come from pods of the node;
+    /// `None` without queries, and until the pods of the node are known.
     #[allow(clippy::cast_precision_loss, reason = "a share for people to read")]
     pub(crate) fn elsewhere(&self) -> Option<f64> {
         let view = self.published.get();

@@ -96,7 +96,7 @@ impl Follower {
             Some(WatchEvent::Deleted(_)) => self.write(None),
             Some(WatchEvent::Bookmark(_)) => {}
             Some(WatchEvent::Error(status)) => return Err(kube::Error::Api(status)),
-            // API servers end each watch after some minutes.
+            // API servers end each watch after a few minutes.
             None => {
                 self.events = None;
                 sleep(FIRST_PAUSE).await;

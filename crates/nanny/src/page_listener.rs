@@ -42,7 +42,7 @@ impl PageListener {
     }
 
     /// Waits until the nanny can listen, and then serves `pages` until `stop`. In a rollout on the
-    /// host network, the old pod keeps the port for some seconds.
+    /// host network, the old pod keeps the port for a few seconds.
     pub(crate) async fn run<F>(mut self, pages: F, stop: CancellationToken)
     where
         F: Filter<Error = warp::Rejection> + Clone + Send + Sync + 'static,

@@ -27,7 +27,7 @@ set queryLog in the ConfigMap, or add --log-queries=extra to the arguments of dn
 
 ";
 const TOP_USAGE: &str = "\
-Ranks the clients and names with the most queries in the last minutes.
+Ranks the clients and names with the most queries in the last few minutes.
 
   top [--json] [--dnsmasq] [--server URL]
 
@@ -97,7 +97,7 @@ pub fn command_lines() -> [clap::Command; 2] {
         .about("Follows queries and their answers");
     let top = TopOptions::command()
         .name("top")
-        .about("Ranks the clients and names with the most queries in the last minutes");
+        .about("Ranks the clients and names with the most queries in the last few minutes");
     [tap, top]
 }
 

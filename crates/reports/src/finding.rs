@@ -319,7 +319,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Pod,
         "starting",
         "not-synced",
-        "Wait some seconds.",
+        "Wait a few seconds.",
     ),
 ];
 

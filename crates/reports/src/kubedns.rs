@@ -82,7 +82,7 @@ pub struct NodeReport {
     /// label that only another version knows.
     #[serde(deserialize_with = "read_known_servers")]
     pub servers: Option<NodeServers>,
-    /// Percentage of the queries of the last minutes that did not come from pods of this node.
+    /// Percentage of the queries of the last few minutes that did not come from pods of this node.
     pub elsewhere: Option<u8>,
 }
 
@@ -167,8 +167,8 @@ pub struct KubednsUpstream {
     pub answer_seconds: f64,
     /// The TLS certificate of this upstream is trusted; `None` without TLS.
     pub trusted: Option<bool>,
-    /// The results of the last minutes, oldest first. The sidecar derives them from the counters
-    /// above, which it reads regularly. The metrics of kubedns have no history.
+    /// The results of the last few minutes, oldest first. The sidecar derives them from the
+    /// counters above, which it reads regularly. The metrics of kubedns have no history.
     pub history: Vec<ProbeResult>,
 }
 

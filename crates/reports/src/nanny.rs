@@ -78,11 +78,12 @@ pub struct DnsmasqProcess {
     pub restarts: BTreeMap<String, u64>,
     /// The way in which the last process ended.
     pub last_end: Option<String>,
-    /// The newest deaths and hangs, oldest first. Ends that the nanny requested are not among them.
+    /// The newest deaths and hangs, oldest first. Planned restarts, such as for a new
+    /// configuration, are not among them.
     pub recent_ends: Vec<DnsmasqEnd>,
 }
 
-/// An end of dnsmasq that the nanny did not request.
+/// An unplanned end of dnsmasq: it died, or it hung and the nanny killed it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DnsmasqEnd {
@@ -140,7 +141,7 @@ pub struct ConfigurationFault {
     pub at: Option<String>,
 }
 
-/// The servers for each name that are in force in dnsmasq.
+/// The servers that dnsmasq uses now.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RoutesStatus {

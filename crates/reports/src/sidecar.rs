@@ -43,7 +43,7 @@ pub struct SidecarStatus {
     /// The time when kubedns last refused queries of clients over `--client-qps`, in milliseconds
     /// since 1970. `None` if the sidecar has seen no refused queries.
     pub clients_limited_at: Option<u64>,
-    /// The rates of queries over the last minutes, oldest first.
+    /// The rates of queries over the last few minutes, oldest first.
     pub traffic: Vec<TrafficSample>,
     /// kubedns, according to its metrics.
     pub kubedns: PeerReport<KubednsReport>,
@@ -184,7 +184,7 @@ pub struct ProbeResult {
     pub latency_ms: f64,
 }
 
-/// The rates of queries at one time, calculated from the counters over some seconds. A value is
+/// The rates of queries at one time, calculated from the counters over a few seconds. A value is
 /// `None` if its container did not report or has restarted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -13,7 +13,7 @@
 //!   both.
 //! * [`verdict`]: the faults of the pod, and how long they have lasted.
 //! * [`traffic`], [`upstream_history`]: the rates of queries and the latencies of upstreams over
-//!   the last minutes.
+//!   the last few minutes.
 //! * [`status`], [`page`]: the overview for an operator.
 //!
 //! # Health checks without needless restarts

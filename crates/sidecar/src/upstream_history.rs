@@ -1,4 +1,4 @@
-//! Remembers how fast each upstream of kubedns answered over the last minutes.
+//! Remembers how fast each upstream of kubedns answered over the last few minutes.
 //!
 //! The latencies come from the counters of kubedns, which the sidecar reads every few seconds
 //! anyway for its verdict. dnsmasq has no such counters, so the probes of its upstreams remember

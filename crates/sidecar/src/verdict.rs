@@ -99,7 +99,7 @@ impl PodFault {
     }
 }
 
-/// The fault if clients over `--client-qps` got REFUSED in the last minutes.
+/// The fault if clients over `--client-qps` got REFUSED in the last few minutes.
 fn limited_clients(status: &SidecarStatus) -> Option<PodFault> {
     let age = status.time.saturating_sub(status.clients_limited_at?);
     if u128::from(age) >= LIMITED_WITHIN.as_millis() {

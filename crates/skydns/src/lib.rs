@@ -4,7 +4,7 @@
 //! transport    udp, tcp                  octets in, octets out
 //!    |
 //! Resolver::attempt_query                makes an Ask: the parsed query, its client and the view
-//!    |-- authority  try_authority        our own names, from the view (engine, answer)
+//!    |-- authority  try_authority        names of our zones, hosts and aliases (engine, answer)
 //!    |-- search     try_search           the names of a pod's search list, one after the other
 //!    |-- cache      try_cache            external names that an upstream has answered before
 //!    |

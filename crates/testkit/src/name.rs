@@ -56,7 +56,7 @@ fn escaped(rest: &mut std::str::Bytes<'_>) -> Option<u8> {
     std::str::from_utf8(&digits).ok()?.parse().ok()
 }
 
-/// Reads a name, which may be compressed, in presentation format.
+/// Reads a name in wire format, which may be compressed. Returns its presentation format.
 pub(crate) fn read(decoder: &mut BinDecoder<'_>) -> Result<String, DecodeError> {
     let name = Name::read(decoder)?;
     let mut labels = Vec::with_capacity(name.len());

@@ -1,11 +1,11 @@
-//! Clients and names with the most queries in the last minutes, from samples in bounded memory.
+//! Clients and names with the most queries in the last few minutes, from samples in bounded memory.
 //!
 //! Each thread keeps [space-saving](https://doi.org/10.1007/978-3-540-30570-5_27) sketches. A
 //! ranking adds up the sketches of all threads. A sketch has [`MAX_SLOTS`] slots, so a share is
 //! underestimated by at most 0.2 % of all queries. A thread samples every answer up to twice
 //! [`MAX_SAMPLES`] a second. Above that rate, the thread samples one of n answers at random, with
 //! the weight n. At [`MAX_SAMPLES`] a second, a share of 2 % gives 2400 samples in two minutes. The
-//! error is then below one tenth of the share.
+//! error of sampling is then below one tenth of the share.
 //!
 //! Each thread has two windows: the current window and the window before. A window takes at most
 //! 600 KiB, if all names have the maximum length. Usually a window takes a quarter of that.
@@ -154,7 +154,7 @@ pub struct TopRow<T> {
     pub queries: u64,
 }
 
-/// The clients and names with the most queries in the last minutes, in descending order. All
+/// The clients and names with the most queries in the last few minutes, in descending order. All
 /// numbers are estimates. Apart from the sampling error, no number is too high.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TopRanking {

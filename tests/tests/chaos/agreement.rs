@@ -133,7 +133,7 @@ async fn play(pod: &str, scene: Scene, prometheus: Option<&Prometheus>) -> Resul
         prometheus.scrape(pod, stage.rig.pod.ports, has_nanny).await;
     }
 
-    // The test checks only at the start that no alert fires: later, rates over some minutes still
+    // The test checks only at the start that no alert fires: later, rates over a few minutes still
     // show the previous fault.
     views.become_well().await?;
     views.no_alert_fires().await?;

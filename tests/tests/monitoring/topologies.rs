@@ -26,7 +26,7 @@ const TOPOLOGIES: [(&str, &[&str], bool); 5] = [
 const PANELS_OF_FEATURES: [&str; 3] = [
     "Certificates expire",
     // These panels need a pod on each node.
-    "Queries from no pod of the node",
+    "Queries not from pods of the node",
     "Who answers the clients of each node",
 ];
 
@@ -104,7 +104,7 @@ async fn panels_have_data_in_each_topology() {
             client::ask(dns, &Query::new(name, "A")).await;
         }
 
-        // The first probes of upstreams come after some seconds.
+        // The first probes of upstreams come after a few seconds.
         let names = eventually(PATIENCE, || async {
             let names = exposed(pod, *scrapes_nanny).await;
             let empty = empty_panels(&names);

@@ -131,7 +131,7 @@ fn remark_on_answer(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option
                 "the address comes from the name: kubedns does not check that such a pod exists",
             ),
         }),
-        // Without local endpoints, the name of a federation leads to another cluster.
+        // Without local endpoints, a federated name leads to another cluster.
         NameKind::Federation { .. } => None,
         _ => without_ports(evidence, candidate)
             .or_else(|| without_ready_endpoints(evidence, candidate))
@@ -227,8 +227,8 @@ fn alias_without_address(evidence: Evidence<'_>, candidate: &NameCandidate) -> O
     Some(CodedNote::new("alias_leads_nowhere", text))
 }
 
-/// A note that a Service with a cluster IP has no ports. The API server rejects such a Service, so
-/// another tool has written it.
+/// A note that a Service with a cluster IP has no ports. kube-apiserver rejects such a Service, but
+/// another API server may store it.
 fn without_ports(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
     let ServiceObjects { key, service, .. } = &evidence.denoted_service(candidate)?.object;
     let service = service.as_ref()?;
@@ -427,7 +427,7 @@ fn missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<Cod
         NameKind::Pod { namespace, address } => {
             Some(missing_pod(snapshot, candidate, namespace, *address))
         }
-        // If the Service exists in this cluster, a name of a federation is explained like a name of
+        // If the Service exists in this cluster, a federated name is explained like the name of
         // that Service.
         NameKind::Federation { .. } if evidence.existing_service(candidate).is_some() => {
             missing_service_name(evidence, candidate)
@@ -477,7 +477,7 @@ fn missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<Cod
     }
 }
 
-/// Whether the zone and region of this cluster are known. Names of federations need both.
+/// Whether the zone and region of this cluster are known. Federated names need both.
 fn knows_topology(snapshot: &Snapshot) -> bool {
     let federation = snapshot.federation.as_ref();
     federation.is_some_and(|federation| federation.topology.is_some())

@@ -122,7 +122,9 @@ pub enum SearchError {
         taken: String,
     },
     /// A search domain is within the suffix.
-    #[error("--search-domains: {0} is within --search-suffix, so no name in it would be looked up")]
+    #[error(
+        "--search-domains: {0} has no effect, because it is within --search-suffix: names there are never looked up unchanged"
+    )]
     Completed(Name),
     /// Too many search domains.
     #[error(

@@ -378,7 +378,7 @@ fn search_suffix_must_not_overlap() {
         (&["--search-suffix=pod.cluster.local"], taken("pod.cluster.local.", "pod.cluster.local.")),
         (
             &[suffix, "--search-domains=apps.search.cluster.local"],
-            Err("--search-domains: apps.search.cluster.local. is within --search-suffix, so no name in it would be looked up".to_owned()),
+            Err("--search-domains: apps.search.cluster.local. has no effect, because it is within --search-suffix: names there are never looked up unchanged".to_owned()),
         ),
         (
             &[suffix, "--search-domains=a,b,c,d,e,f,g,h,i"],

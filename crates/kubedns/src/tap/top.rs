@@ -1,5 +1,6 @@
-//! `GET /top`: the clients with the most queries, and the most queried names, of the last minutes.
-//! Only requests from within the pod get an answer. [`ClientOwners`] finds the pods of the clients.
+//! `GET /top`: the clients with the most queries, and the most queried names, of the last few
+//! minutes. Only requests from within the pod get an answer. [`ClientOwners`] finds the pods of the
+//! clients.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -68,7 +69,7 @@ impl TopPage {
     }
 }
 
-/// Describes the `share` of queries that come from no pod of this node, if the share is at least
+/// Describes the `share` of queries that do not come from pods of this node, if it is at least
 /// half a percent. With `trafficDistribution: PreferSameNode`, queries of other nodes arrive here
 /// only while these nodes have no ready DNS pod.
 fn describe_elsewhere(share: f64) -> Option<String> {

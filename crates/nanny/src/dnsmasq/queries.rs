@@ -92,7 +92,7 @@ struct FollowerState {
     next_id: u64,
 }
 
-/// Ranks the queries of the last minutes that dnsmasq has logged.
+/// Ranks the queries of the last few minutes that dnsmasq has logged.
 #[derive(Debug)]
 struct QueryRanking {
     top: TopQueries,

@@ -1,5 +1,5 @@
-//! Draws values of the last minutes as inline SVG. The plots of probes show latencies, all on the
-//! same scale. A small plot shows the latencies of an upstream in a cell of a table. A plot of
+//! Draws values of the last few minutes as inline SVG. The plots of probes show latencies, all on
+//! the same scale. A small plot shows the latencies of an upstream in a cell of a table. A plot of
 //! traffic has one or two lines.
 
 use maud::{Markup, html};

@@ -92,7 +92,7 @@ fn served_names(upstream: &DnsmasqUpstream) -> String {
     names.join(", ")
 }
 
-/// The results of the last minutes; a dash if there are no results.
+/// The results of the last few minutes; a dash if there are no results.
 fn history_cell(address: &str, history: &[ProbeResult], axes: &PlotAxes) -> Markup {
     html! {
         td data-label=(axes.extent()) {

@@ -96,7 +96,7 @@ impl TransferMetrics {
         let notifies = IntCounterVec::new(
             Opts::new(
                 "kubedns_notifies_total",
-                "Zone changes that secondaries were notified of, by result.",
+                "Notifications of zone changes, one for each secondary and change, by result.",
             ),
             &["result"],
         )?;
