@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A resource that this server stores, named as in a URL path.
+/// A resource that this server stores. Its `Display` text is the name in URL paths, such as
+/// `configmaps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "each variant is the resource of the same name")]
 pub enum Resource {

@@ -116,7 +116,7 @@ fn random_uid() -> String {
         .join("-")
 }
 
-/// Rejects an object of another kind or version than `kind`.
+/// Rejects an object whose `kind` or `apiVersion` does not match the URL.
 fn check_type(kind: &Kind, value: &Value) -> Result<(), Status> {
     let Some(map) = value.as_object() else {
         return Err(Status::bad_request(
@@ -124,7 +124,7 @@ fn check_type(kind: &Kind, value: &Value) -> Result<(), Status> {
         ));
     };
 
-    // Clients may leave out the kind, the version or both, because the URL has them.
+    // Clients may omit `kind`, `apiVersion` or both, because the URL implies them.
     let given = |field, default| match text(map, field) {
         "" => default,
         given => given,
@@ -142,7 +142,7 @@ fn check_type(kind: &Kind, value: &Value) -> Result<(), Status> {
 }
 
 /// Sets the namespace of the object to the namespace in the URL. Rejects an object that has a
-/// different namespace. Removes the namespace of an object of a cluster-wide kind.
+/// different namespace. Removes the namespace of an object of a cluster-scoped kind.
 fn set_namespace(
     kind: &Kind,
     namespace: &str,

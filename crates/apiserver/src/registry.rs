@@ -24,7 +24,7 @@ pub(crate) struct ObjectRef {
     pub(crate) name: String,
 }
 
-/// The store, and the rules for writes of clients.
+/// The store, with methods that apply the rules of kube-apiserver to writes.
 #[derive(Debug, Clone)]
 pub(crate) struct Registry {
     pub(crate) store: Store,

@@ -43,7 +43,7 @@ impl RunningApiServer {
         }
     }
 
-    /// Starts a server on a free port of loopback.
+    /// Starts a server on a free loopback port.
     ///
     /// # Panics
     ///

@@ -47,8 +47,8 @@ pub struct Options {
     pub bootstrap: bool,
     /// Whether to mirror Endpoints to `EndpointSlices`, as the controllers of a real cluster do.
     pub mirror_endpoints: bool,
-    /// Maximum number of events kept for each resource. A watch from a version before the oldest
-    /// kept event gets a 410.
+    /// Maximum number of events kept for each resource. A watch that needs an older event gets a
+    /// 410.
     pub history: usize,
     /// Interval of bookmarks. A bookmark is sent only if the client allows bookmarks and the
     /// resource has changed.

@@ -18,7 +18,7 @@ pub fn start(address: SocketAddr, cluster: &Cluster) -> anyhow::Result<RunningAp
     Ok(server.spawn())
 }
 
-/// Serves the objects of `cluster` on a free port of loopback until the returned value is dropped.
+/// Serves the objects of `cluster` on a free loopback port until the returned value is dropped.
 pub fn start_on_free_port(cluster: &Cluster) -> anyhow::Result<RunningApiServer> {
     start((Ipv4Addr::LOCALHOST, 0).into(), cluster)
 }

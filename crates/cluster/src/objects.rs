@@ -26,10 +26,10 @@ pub(crate) use events::{ChangeWrapper, EventConverter, KeyedEvent};
 pub use parse::{Encoded, Exposed, FromApi, MalformedObject, Note, Parsed, PodNamed, Zoned};
 pub(crate) use parse::{MAGIC, ObjectIdentity};
 
-/// Namespace and name of an object. Cluster-wide objects have an empty namespace.
+/// Namespace and name of an object. Cluster-scoped objects have an empty namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ObjectKey {
-    /// The namespace, empty for cluster-wide objects.
+    /// The namespace, empty for cluster-scoped objects.
     pub namespace: SmolStr,
     /// The name within the namespace.
     pub name: SmolStr,

@@ -131,7 +131,8 @@ impl Rule {
         self
     }
 
-    /// Limits the fault to `times` requests. A request that the fault does not change counts, too.
+    /// Limits the fault to `times` requests. A request counts even if the fault does not change its
+    /// response.
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
         self.times = Some(times);
