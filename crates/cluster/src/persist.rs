@@ -67,7 +67,7 @@ pub enum SnapshotError {
         /// The domain and the flags of this process.
         expected: String,
     },
-    /// The last line is not a trailer, or the trailer states another number of objects.
+    /// The last line is not a trailer, or the number of objects in the trailer is wrong.
     #[error("the last line of the file is missing or damaged")]
     Incomplete,
     /// The content does not match the checksum.

@@ -82,7 +82,7 @@ pub struct RecordOptions {
     /// this zone, if there are enough.
     pub preferred_zone: Option<PreferredZone>,
     /// The node of this server (`--prefer-zone=auto` or `hints`). A headless Service answers only
-    /// with the addresses that have a hint for this node, if there are any.
+    /// with the addresses that have a hint for this node, if each IP family has a ready one.
     pub preferred_node: Option<SmolStr>,
     /// Whether headless Services have zonal names (`--zonal-names`).
     pub zonal_names: bool,
@@ -225,9 +225,11 @@ impl RecordOptions {
         records
     }
 
-    /// The endpoints that the clients of this server should use: those with a hint for the server's
-    /// node, if there are any; else those that serve the preferred zone, if there are enough; else
-    /// all.
+    /// The endpoints that the clients of this server should use. The first of these rules that
+    /// applies decides:
+    /// - The endpoints with a hint for the server's node, if each IP family has a ready one.
+    /// - The endpoints that serve the preferred zone, if there are enough.
+    /// - All endpoints.
     fn preference_among(&self, groups: &[EndpointGroup<'_>]) -> Preference<'_> {
         if let Some(node) = &self.preferred_node
             && node::has_hint_for_node(node, groups)

@@ -69,7 +69,7 @@ impl<'o> PackedObjects<'o> {
     /// The slices with `new` in place of the slice named `name`, or without this slice if `new` is
     /// `None`.
     fn slices_with(self, name: &[u8], new: Option<&[u8]>) -> Vec<u8> {
-        // A packed name contains its length, so it is no prefix of a longer name.
+        // A packed name begins with a flag and its length, so it is never a prefix of another one.
         let others = self
             .each_slice()
             .filter(|slice| !skip_address_count(slice).starts_with(name));

@@ -1,9 +1,9 @@
 //! The published objects, for readers outside the index task, such as the code that explains
 //! answers.
 //!
-//! Each [`Index::publish`](super::Index::publish) publishes the changed Services, Endpoints and
-//! slices, even if no record has changed. A reader may keep a copy for as long as it likes. The
-//! index task does not wait for readers.
+//! Once the index has synced, each [`Index::publish`](super::Index::publish) publishes the changed
+//! Services, Endpoints and slices, even if no record has changed. A reader may keep a copy for as
+//! long as it likes. The index task does not wait for readers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -90,7 +90,7 @@ impl ObjectStore {
         self.objects.slice(&service, key)
     }
 
-    /// The endpoints of a Service from the source in use.
+    /// The endpoints of a Service from `source`.
     pub fn service_endpoints(
         &self,
         key: &ObjectKey,

@@ -596,7 +596,7 @@ fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Entry>, D::
         type Value = Vec<Entry>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a map of text")
+            f.write_str("a map of strings")
         }
 
         fn visit_unit<E>(self) -> Result<Self::Value, E> {

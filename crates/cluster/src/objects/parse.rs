@@ -100,7 +100,7 @@ impl Encoded {
 #[derive(Debug, Clone)]
 pub(crate) struct ObjectIdentity {
     pub(crate) key: ObjectKey,
-    /// Another object with the same key has another UID.
+    /// A deleted object that is created again with the same key has a different UID.
     pub(crate) uid: SmolStr,
 }
 
