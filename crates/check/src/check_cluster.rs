@@ -77,7 +77,7 @@ pub(crate) struct Options {
     /// service account is used
     #[arg(long, value_name = "string", default_value = "")]
     kubecfg_file: String,
-    /// context in the kubecfg file to use instead of its current context
+    /// context in the kubeconfig file to use instead of its current context
     #[arg(long, value_name = "string", default_value = "")]
     kubecfg_context: String,
     /// URL of the API server
@@ -164,8 +164,8 @@ async fn check_all(options: &Options) -> Vec<CheckLine> {
     let status = pod::read_status(&options.sidecar).await;
     let known = status.as_ref().ok();
 
-    // The DNS checks need the Services of the API server, so they run later. All other checks run
-    // at the same time.
+    // The DNS checks need the Services that the API server lists, so they run after all other
+    // checks. The other checks run concurrently.
     let (readiness, of_status, api_server) = tokio::join!(
         pod::check_readiness(&options.server),
         pod::check_status(options, &status),

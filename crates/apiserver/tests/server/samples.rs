@@ -97,7 +97,8 @@ async fn cluster() -> Server {
 
 /// Writes `<blank>` for the values that are different in every run: resourceVersions, UIDs, times
 /// and continue tokens. Removes `managedFields`, which this server does not write. In messages,
-/// replaces the user kube-dns and removes the current resourceVersion.
+/// replaces the user of kube-dns with the recorded user `nobody`, and removes the current
+/// resourceVersion.
 fn blank(value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -104,7 +104,7 @@ pub(super) async fn shown(
     let (name, addresses) = (changed.domain_name(), changed.addresses());
     while !probe::leads_to(server, &name, &addresses, ANSWER).await {
         if since.elapsed() > PATIENCE {
-            bail!("the change of {name} does not show within {PATIENCE:?}");
+            bail!("the change of {name} did not show within {PATIENCE:?}");
         }
         tokio::time::sleep(pause).await;
     }

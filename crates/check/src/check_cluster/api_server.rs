@@ -34,8 +34,8 @@ const GRANT_LIST: &str = "If this is forbidden, give the ServiceAccount, or the 
                           list and watch this kind.";
 
 /// Advice for a `ServiceAccount` that has only the role of the stock addon.
-const BIND_OWN_ROLE: &str = "Apply manifests/components/role, which permits EndpointSlices: an Endpoints object has at most \
-                             1000 addresses, and Kubernetes may remove the role system:kube-dns.";
+const BIND_OWN_ROLE: &str = "Apply manifests/components/role, which permits EndpointSlices. An Endpoints object has at most \
+                             1000 addresses, and later versions of Kubernetes may lack the role system:kube-dns.";
 
 /// Advice for an API server that gives no usable response.
 const CHECK_API_SERVER: &str =
@@ -127,7 +127,7 @@ pub(super) async fn check_api_server(
             | RequestFailure::Unauthorized(_))
     );
 
-    // An API server that refuses its version page may still list objects.
+    // An API server that refuses `/version` may still list objects.
     let mut checks = vec![check_version(connection.url(), version, took)];
     let mut services = KnownServices::default();
     if !is_unreachable {

@@ -317,7 +317,7 @@ impl NameChecks<'_> {
             Err(failure) if failure.rcode == Some(ResponseCode::NXDomain) => CheckLine::skipped(
                 GROUP,
                 format!(
-                    "{KIND}: {name} does not exist, which is no fault with --pods=disabled or --pods=verified"
+                    "{KIND}: {name} does not exist, which is normal with --pods=disabled or --pods=verified"
                 ),
             ),
             Err(failure) => failed_check(KIND, &name, &failure),
@@ -333,7 +333,7 @@ impl NameChecks<'_> {
                 return CheckLine::failed(GROUP, format!("{kind}: {name} is not answered"))
                     .with_detail(failure.words)
                     .with_advice(
-                        "Query the upstreams with dig from the node; see also the lines \"upstreams\" of this report.",
+                        "Query the upstreams with dig from the node; see also the lines under \"upstreams\" in this report.",
                         "upstream-down",
                     );
             }

@@ -20,7 +20,7 @@ const SERVICE: &str =
     "/api/v1/namespaces/kube-system/services?fieldSelector=metadata.name%3Dkube-dns";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices\
                       ?labelSelector=kubernetes.io%2Fservice-name%3Dkube-dns";
-/// Nodes are listed in pages, because each node takes some kilobytes.
+/// Nodes are listed in pages, because each node takes several kilobytes.
 const NODES: &str = "/api/v1/nodes?limit=100";
 /// Maximum number of pages of nodes.
 const MAX_PAGES: usize = 100;
