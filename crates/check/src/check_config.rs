@@ -2,8 +2,8 @@
 //!
 //! The containers use the same parser, `dnsconfig`. The command parses each key separately, so one
 //! invalid key does not hide errors in another. With `--dnsmasq-args`, the command instead tells
-//! what replaces these arguments of dnsmasq. With `--corefile`, it instead writes a configuration
-//! of `CoreDNS`.
+//! what replaces the given arguments of dnsmasq. With `--corefile`, it instead writes a
+//! configuration of `CoreDNS`.
 
 mod corefile;
 mod dnsmasq_args;
@@ -47,7 +47,7 @@ pub(crate) struct Options {
     /// domain of the cluster; several are separated by commas
     #[arg(long, value_name = "string", default_value = "cluster.local")]
     domain: ClusterDomains,
-    /// arguments of dnsmasq, as one text; the command tells what replaces them in a kube-dns
+    /// arguments of dnsmasq, in one string; the command tells what replaces them in a kube-dns
     /// without dnsmasq
     #[arg(
         long,
@@ -59,7 +59,7 @@ pub(crate) struct Options {
     /// write a configuration of CoreDNS that replaces the flags and the ConfigMap
     #[arg(long)]
     corefile: bool,
-    /// arguments of kubedns, as one text; they are added to those in FILE
+    /// arguments of kubedns, in one string; they are added to those in FILE
     #[arg(long, value_name = "string", default_value = "", requires = "corefile")]
     kubedns_args: String,
     /// YAML or JSON with a ConfigMap, a directory with one file per key, or - for standard input

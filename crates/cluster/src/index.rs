@@ -294,7 +294,7 @@ impl Index {
 
     /// The content for the snapshot file.
     pub fn content(&self) -> IndexContent {
-        // If an option lists the namespaces, they need not be stored.
+        // The namespaces in `--namespaces` need not be stored.
         let namespaces = match &self.snapshot.served {
             Some(served) if self.selects_namespaces() => served.clone(),
             _ => treecache::Map::default(),
@@ -313,7 +313,7 @@ impl Index {
     }
 }
 
-/// The answers to pod names, with the namespaces of the watched pods.
+/// How queries for pod names are answered, with the namespaces of the watched pods.
 fn pod_names(mode: PodMode, namespaces: PodNamespaces) -> PodNames {
     match mode {
         PodMode::Insecure => PodNames::Insecure,

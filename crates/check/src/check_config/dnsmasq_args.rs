@@ -240,7 +240,7 @@ fn text_for_server(value: &str) -> String {
         (false, "") => format!("key deniedNames: {{\"{domain}\": \"NXDOMAIN\"}}"),
         (false, "#") => {
             format!(
-                "no key: without a stub domain, kubedns forwards names in {domain} to the upstreams"
+                "the default: without a stub domain, kubedns forwards names in {domain} to the upstreams"
             )
         }
         (false, server) => {
@@ -310,7 +310,7 @@ mod tests {
             ),
             (
                 "--server=/a.example/# -S 2001:db8::1#5353 --local=/b.example/2001:db8::1",
-                "--server=/a.example/#: replaced by no key: without a stub domain, kubedns forwards names in a.example to the upstreams\n\
+                "--server=/a.example/#: replaced by the default: without a stub domain, kubedns forwards names in a.example to the upstreams\n\
                  -S 2001:db8::1#5353: replaced by key upstreamNameservers: [\"[2001:db8::1]:5353\"]\n\
                  --local=/b.example/2001:db8::1: replaced by key stubDomains: {\"b.example\": [\"2001:db8::1\"]}\n",
             ),

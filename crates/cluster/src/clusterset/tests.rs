@@ -415,7 +415,7 @@ fn show(index: &mut Index, model: &Model, step: &Step, seen: bool) {
     }
 }
 
-/// The answers to all names whose records the steps can change.
+/// The answers to queries for all names whose records the steps can change.
 fn visible(published: &Published) -> Vec<String> {
     let mut names = Vec::new();
     for import in ["x", "y", "z"] {

@@ -236,8 +236,8 @@ impl Index {
         self.check_sync();
     }
 
-    /// Changes the objects of one Service. The records are rebuilt only in [`Index::publish`],
-    /// because objects of one Service often change together, and rebuilding a large Service is
+    /// Changes one Service. Its records are rebuilt only in [`Index::publish`], because a Service
+    /// and its endpoints often change together, and rebuilding the records of a large Service is
     /// slow.
     fn change_service(
         &mut self,

@@ -268,7 +268,7 @@ impl KubednsFlags {
             .filter(|value| !value.is_empty() && fits_corefile(value))
     }
 
-    /// The parts of the last value, which commas separate. Final dots and empty parts are left out.
+    /// The comma-separated parts of the last value. Final dots and empty parts are left out.
     pub(super) fn list(&self, name: &str) -> Vec<&str> {
         let parts = self.value(name).unwrap_or_default().split(',');
         let parts = parts.map(|part| part.trim().trim_end_matches('.'));
@@ -316,7 +316,7 @@ impl KubednsFlags {
         lines.collect()
     }
 
-    /// The flags with a value that [`value`](Self::value) returns, without booleans that are false.
+    /// The flags for which [`value`](Self::value) returns a value, except booleans that are false.
     fn given_flags(&self) -> impl Iterator<Item = (&'static str, Counterpart)> {
         FLAGS
             .iter()
@@ -334,7 +334,7 @@ pub(crate) fn is_known(name: &str) -> bool {
     FLAGS.iter().any(|(known, ..)| *known == name)
 }
 
-/// Whether a value is plain words for `CoreDNS`: neither a block, a quotation nor a comment.
+/// Whether a value consists of plain words for `CoreDNS`: no block, quoted string or comment.
 fn fits_corefile(value: &str) -> bool {
     let mut words = value.split(' ');
     let is_plain = |c: char| (c.is_ascii_graphic() || c == ' ') && !"{}\"'`\\".contains(c);
