@@ -70,8 +70,8 @@ pub(super) fn list_upstreams(status: &SidecarStatus) -> Vec<RouteUpstream> {
 }
 
 impl RouteUpstream {
-    /// Sends the upstream its `questions` one by one. Stops at the first usable answer, and
-    /// when a query gets no answer.
+    /// Sends the upstream its `questions` one by one. Stops at the first usable answer, and when
+    /// a query gets no answer.
     pub(super) async fn check(&self, external_name: &str) -> CheckLine {
         let names = self.served_names();
         let subject = if self.of_kubedns {
