@@ -102,7 +102,7 @@ pub struct WatchTiming {
     /// replicas do not act at the same time.
     pub watch: RangeInclusive<Duration>,
     /// The longest silence of a watch before the watch is reopened. API servers send a bookmark
-    /// each minute, but only if any object of the kind has changed, whether selected or not.
+    /// each minute if any object of the kind, selected or not, has changed since the last bookmark.
     pub silence: Duration,
     /// Time that a watch may last beyond its requested duration.
     pub overrun: Duration,

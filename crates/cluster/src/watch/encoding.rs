@@ -308,7 +308,7 @@ impl ListMessage {
     }
 }
 
-/// Checks that the body is a list: another body must not be taken for an empty list.
+/// Checks that the body is a list: any other body must not be taken for an empty list.
 fn check_list_kind(kind: &str) -> Result<(), RequestFailure> {
     if kind.ends_with("List") {
         Ok(())

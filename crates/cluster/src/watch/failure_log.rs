@@ -285,7 +285,7 @@ impl FailureLog {
             self.log_missing_permission(failure, failures);
         } else if matches!(failure, RequestFailure::Expired(_)) {
             // This is not an error: the watch was interrupted for longer than the API server keeps
-            // old versions.
+            // old resource versions.
             tracing::info!(kind = %self.kind, %failure, "resource version expired; listing again");
         } else {
             self.log_unavailable(failure, failures);

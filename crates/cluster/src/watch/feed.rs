@@ -414,8 +414,8 @@ impl<E: Send + 'static> CollectionFeed<E> {
 
     /// Lists one object to check that the API server's database was not wiped or restored.
     async fn check_history(&self, history: &mut DatabaseHistory) -> Result<(), RequestFailure> {
-        // This list bypasses the watch cache. The cache of an API server that lags behind would
-        // give an old resource version.
+        // This list is at the most recent resource version. Otherwise, an API server whose watch
+        // cache lags behind could give an old resource version.
         let mut page = self.client.request_list(&ListExtent::first_page(1)).await?;
 
         let mut first = None;

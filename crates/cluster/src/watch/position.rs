@@ -6,9 +6,10 @@
 //! wiped or restored starts a new history. A watch from an old version would then wait forever or
 //! miss changes. The API does not identify a history, but two signs reveal a new history. Either
 //! the current version is lower than the last known version, or the collection's first object has
-//! another UID than before. Watch events update the known UID, because an object that is recreated
-//! during a watch proves nothing. A new history may go undetected if the feed stays disconnected
-//! until the new history has passed the last known version. The feed then misses changes.
+//! the same name but a different UID. Watch events update the known UID, because an object that is
+//! recreated during a watch proves nothing. A new history may go undetected if the feed stays
+//! disconnected until the new history has passed the last known version. The feed then misses
+//! changes.
 
 use std::time::Duration;
 
@@ -218,7 +219,7 @@ impl WatchPosition {
 pub(super) enum WatchEnd {
     /// The watch ended after the requested time, with events or bookmarks.
     OnTime,
-    /// The watch ended early. The API server may be shutting down, and return with a wiped or
+    /// The watch ended early. The API server may be shutting down, and may return with a wiped or
     /// restored database.
     Early,
     /// The watch had no event at all, or none for too long. If the database was wiped or restored,

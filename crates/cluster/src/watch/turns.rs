@@ -1,4 +1,4 @@
-//! Spreads the lists of many instances over some time.
+//! Spreads the lists of many instances over time.
 //!
 //! A list of all objects costs the API server more than a watch that lasts for hours. With a pod on
 //! each node, all pods list when the `DaemonSet` is rolled out for the first time, and when the API
