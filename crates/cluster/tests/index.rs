@@ -477,7 +477,7 @@ proptest! {
         let (mut index, published) = index_with(&options);
         index.apply(own_node(cluster.zone.clone()));
         list(&mut index, &cluster);
-        // Endpoints become the source in the middle of the first list of slices, which continues.
+        // Endpoints become the source during the first list of slices. The list then continues.
         let mut source = EndpointsSource::Endpoints;
         list_slices(&mut index, &cluster, |index, listed| {
             if listed == listed_before.min(cluster.slices.len()) {

@@ -14,8 +14,8 @@ pub fn jittered(range: &RangeInclusive<Duration>) -> Duration {
 pub struct Backoff {
     /// The length of the first pause after a reset.
     first: Duration,
-    /// The minimum length of the later pauses, because a first pause of zero stays zero when it is
-    /// doubled.
+    /// The minimum length of the later pauses. Without this minimum, a first pause of zero would
+    /// stay zero when it is doubled.
     least: Duration,
     /// The length of the next pause, before it is shortened.
     next: Duration,

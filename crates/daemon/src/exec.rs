@@ -68,7 +68,7 @@ impl<'a> ExecRequest<'a> {
         let [_, mark, parent, on_death, program, arguments @ ..] = command_line else {
             return None;
         };
-        // `command` did not make this command line.
+        // Without the mark, this command line was not made by `command`.
         if mark != MARK {
             return None;
         }

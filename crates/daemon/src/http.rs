@@ -145,8 +145,8 @@ fn listen(ip: IpAddr, port: u16) -> io::Result<TcpListener> {
         setsockopt(&socket, sockopt::Ipv6V6Only, &false)?;
     }
 
-    // tokio's own `bind` does the same, so that a restart does not wait for connections in
-    // TIME_WAIT.
+    // With SO_REUSEADDR, a restart does not wait for connections in TIME_WAIT. tokio's own `bind`
+    // also sets this option.
     socket.set_reuseaddr(true)?;
     socket.bind((ip, port).into())?;
     socket.listen(BACKLOG)

@@ -829,8 +829,8 @@ fn stored_port_below_alias_is_not_transferred() {
     let port = "_http._tcp.x.a.k8s.example.";
     let zone = name("k8s.example");
     for (what, target) in [
-        ("an alias outside our zones", "www.outside.test"),
-        ("an alias inside our zones", "z.a.svc.cluster.local"),
+        ("a target outside our zones", "www.outside.test"),
+        ("a target inside our zones", "z.a.svc.cluster.local"),
     ] {
         let mut world = world_with_external_zone();
         let address = ExternalAddress::Ip(IpAddr::from([203, 0, 113, 7]));

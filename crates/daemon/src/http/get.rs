@@ -132,7 +132,7 @@ async fn send_request(authority: &str, target: &str) -> Result<TcpStream, GetErr
 pub struct StreamingPage(BufReader<TcpStream>);
 
 impl StreamingPage {
-    /// The next line, without its line end; `None` at the end of the page.
+    /// The next line, without trailing whitespace; `None` at the end of the page.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! The queue of lines for standard error. A separate thread writes the lines, so that logging does
-//! not wait for the reader. If this thread cannot start, the queue is closed: then the threads that
-//! log write their lines themselves.
+//! not wait for the reader. If this thread cannot start, the queue is closed: then each logging
+//! thread writes its own lines.
 //!
 //! If standard error is not read (a full pipe, a hanging container runtime), lines that do not fit
 //! into the queue are lost. The number of lost lines is logged as soon as lines are read again.
