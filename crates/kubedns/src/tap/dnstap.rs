@@ -192,7 +192,7 @@ async fn send_records(
                 let written = timeout(READER_TIMEOUT, stream.write_all(&frames));
                 tokio::select! {
                     written = written => written??,
-                    // After a part of a frame, the reader cannot read a STOP frame.
+                    // Part of a frame may have been written, so no STOP frame can follow.
                     () = long_stopped(stop) => return Ok(()),
                 }
             }

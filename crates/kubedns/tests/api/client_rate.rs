@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// So many queries that a client exceeds the limit of one query a second even on a slow machine.
 const FLOOD: usize = 500;
 
-/// Sends a query of `client` and returns its answer.
+/// Sends a query from the address `client`, and returns the answer.
 async fn ask_from(client: Ipv4Addr, server: SocketAddr) -> Message {
     let socket = UdpSocket::bind((client, 0)).await.unwrap();
     socket.connect(server).await.unwrap();

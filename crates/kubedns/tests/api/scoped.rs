@@ -61,7 +61,8 @@ async fn verified_pod_names_wait_for_permission() {
     kubedns.stop().await;
 }
 
-/// The address of a client identifies its pod, unless pods of two namespaces have the address.
+/// The address of a client identifies the namespace of its pod, unless pods of two namespaces have
+/// the address.
 #[tokio::test]
 async fn autopath_walks_search_list_of_pod() {
     let cluster = RunningApiServer::empty();

@@ -116,7 +116,7 @@ async fn transferred_zone_equals_answers() {
         "out.apps.svc.cluster.local. 30 IN CNAME www.example.com.",
     ] {
         let is_there = plain.contains(&expected);
-        assert!(is_there, "{expected} is none of {plain:#?}");
+        assert!(is_there, "{expected} is not in {plain:#?}");
     }
     let soa = dig(kubedns.dns, &["cluster.local", "SOA"]).unwrap();
     let served = dig(kubedns.dns, &["cluster.local", "AXFR"]);
@@ -141,7 +141,7 @@ async fn transfer_needs_key_and_address() {
     assert!(zone(signed.dns, &["-y", wrong]).is_err(), "another key");
     let soa = dig(signed.dns, &["-k", &file, "cluster.local", "SOA"]);
     assert!(soa.is_ok_and(|lines| lines.len() == 1), "a signed SOA");
-    // dig rejects a response with two signatures.
+    // The response must have only one TSIG record: dig rejects a response with two.
     let over_udp = ["-k", &file, "+notcp", "cluster.local", "IXFR=1"];
     let soa = dig(signed.dns, &over_udp);
     assert!(
@@ -279,7 +279,7 @@ async fn follow_changes(
     slowest
 }
 
-/// All installed secondaries follow the changes, and have the same zone afterwards.
+/// All installed secondaries follow the changes, and then have the same records as kubedns.
 #[tokio::test(flavor = "multi_thread")]
 #[allow(
     clippy::print_stderr,
