@@ -54,7 +54,7 @@ pub struct IndexTask {
     pub events: mpsc::Receiver<ReceivedEvent<Event>>,
     /// New content of further zones (etcd).
     pub further: mpsc::Receiver<FurtherZone>,
-    /// The configuration, and all that follows from it.
+    /// The settings in force, which are computed from the configuration.
     pub in_force: watch::Receiver<Arc<InForce>>,
     /// The value of `in_force` from which the published zone was made; `None` before the first
     /// publication.

@@ -5,8 +5,8 @@
 //! configuration changes, and periodically, because a loop may begin or end at any time. For
 //! example, if the upstream is a Service that selects this pod, the loop begins when the pod is
 //! ready. Queries do not wait for probes, so an upstream is used until a loop is found. After that,
-//! [`InForce`] leaves the upstream out of the route. If the route is for missing names of a zone
-//! (`--fallthrough`), kubedns forwards no missing names while the loop lasts.
+//! kubedns does not use the route (see [`InForce::zone`]). If the route is for missing names of a
+//! zone (`--fallthrough`), kubedns forwards no missing names of any zone while the loop lasts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const MAX_PROBED: usize = 64;
 /// the configuration.
 const MIN_PAUSE: Duration = Duration::from_secs(15);
 /// The longest pause between probes. Without a loop, the pause doubles after each probe. So a loop
-/// that begins later is found after about this time.
+/// that begins later is found within about this time.
 const MAX_PAUSE: Duration = Duration::from_mins(1);
 /// Domain in which upstreams for external names are probed. `test` is reserved (RFC 6761, section
 /// 6.2), so a probe is never for an existing name.

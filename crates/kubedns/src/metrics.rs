@@ -2,7 +2,8 @@
 //! The crate `skydns` has the metrics of the DNS server. All other metrics are in the module of
 //! their subject.
 //!
-//! All names begin with `kubedns_`; docs/metrics/kubedns.md lists them.
+//! The names of the metrics in this module begin with `kubedns_`. docs/metrics/kubedns.md lists all
+//! metrics of kubedns.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -91,7 +92,7 @@ impl Metrics {
                 "1 while the first lists are incomplete after --initial-sync-timeout.",
             )?,
             publications: registry
-                .int_counter("kubedns_publications_total", "New versions of the records published.")?,
+                .int_counter("kubedns_publications_total", "Published versions of the records.")?,
             publication: registry.histogram(
                 "kubedns_publication_duration_seconds",
                 "Time from the arrival of an event to the publication of the records it changes.",

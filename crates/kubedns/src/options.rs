@@ -600,7 +600,7 @@ impl FromStr for MasterUrl {
     }
 }
 
-/// Parses a URL with the scheme http or https and a host; `None` if `text` is no such URL.
+/// Parses a URL with the scheme http or https and a host; `None` if `text` is not such a URL.
 fn http_url(text: &str) -> Option<Uri> {
     let url: Uri = text.parse().ok()?;
     let has_host = url.host().is_some_and(|host| !host.is_empty());

@@ -28,7 +28,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Timeout of a query.
 const TIMEOUT: Duration = Duration::from_millis(500);
 /// Number of consecutive queries without an answer after which this server counts as the only one.
-/// A response without records, such as REFUSED, is no answer. A single datagram may be lost.
+/// A response without records, such as REFUSED, does not count as an answer. One query is not
+/// enough, because a datagram may be lost.
 const UNANSWERED: u32 = 2;
 
 /// The task that queries the DNS Service while this server serves a snapshot file.

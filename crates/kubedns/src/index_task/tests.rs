@@ -141,7 +141,7 @@ fn assumed() -> InForce {
     }
 }
 
-/// The settings in force with a configuration of these upstreams, and of some stub domains.
+/// The settings in force for a configuration with these upstreams and some stub domains.
 fn in_force(upstreams: &[&str]) -> InForce {
     let mut config = dnsconfig::Config::default();
     for (domain, server) in [

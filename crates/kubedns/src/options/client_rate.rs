@@ -7,7 +7,7 @@ use daemon::flags::int;
 use skydns::ClientRate;
 use thiserror::Error;
 
-/// The highest value of a limit. A process cannot answer so many queries in a second.
+/// The highest value of a limit. A process cannot answer that many queries in a second.
 const MAX_QUERIES: u32 = 1_000_000;
 
 /// A number of queries. The meaning of 0 depends on the flag.

@@ -13,7 +13,7 @@ pub enum ClusterSetError {
     Several(#[from] SeveralDomains),
     /// The domain is a cluster domain.
     #[error(
-        "--clusterset-domain: {0} is a domain of the cluster itself; clusterset.local is usual"
+        "--clusterset-domain: {0} is a domain of the cluster itself; use another domain (usually clusterset.local)"
     )]
     Cluster(Domain),
     /// The domain is that of the external zone.
@@ -91,7 +91,7 @@ mod tests {
             (
                 &["--clusterset-domain=cluster.local."],
                 wrong(
-                    "--clusterset-domain: cluster.local. is a domain of the cluster itself; clusterset.local is usual",
+                    "--clusterset-domain: cluster.local. is a domain of the cluster itself; use another domain (usually clusterset.local)",
                 ),
             ),
             (

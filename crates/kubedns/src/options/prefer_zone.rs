@@ -90,9 +90,9 @@ impl Options {
         self.prefer_zone != PreferZone::Off || self.zonal_names
     }
 
-    /// Whether the flags say that this pod serves the clients of its own node (`--pods=node`), and
-    /// hints in EndpointSlices are read. The hints of the DNS Service show which DNS pods answer
-    /// these clients. Hints are read together with zones.
+    /// Whether `--pods=node` is given, and hints in EndpointSlices are read. With `--pods=node`,
+    /// this pod is meant to serve the clients of its own node. The hints of the DNS Service show
+    /// which DNS pods answer these clients. Hints are read together with zones.
     pub fn serves_own_node(&self) -> bool {
         self.pods == PodMode::Node && self.reads_zones()
     }

@@ -223,7 +223,8 @@ struct CheckedOptions {
 
 impl CheckedOptions {
     fn new(options: &Options) -> anyhow::Result<Self> {
-        // Only errors matter here. The results are read later, where they are needed.
+        // Only errors matter here. The results are dropped, and computed again where they are
+        // needed.
         options.search()?;
         options.external_zone()?;
         options.clusterset()?;

@@ -1,6 +1,6 @@
 //! The parts of the server that are the same for every source of the records: DNS with its
-//! forwarder and transfers, the configuration, HTTP, and the zones of etcd. Other parts show the
-//! queries: the pages `/tap` and `/top`, the query log and dnstap.
+//! forwarder and transfers, the configuration, HTTP, and the zones of etcd. The parts that show
+//! queries are also the same: the pages `/tap` and `/top`, the query log and dnstap.
 
 use std::sync::Arc;
 
