@@ -45,9 +45,9 @@ pub use in_force::{ConfigFlags, ConfigInputs, ConfigKnowledge, InForce, ZoneSett
 pub(crate) use report::log_servers;
 pub use servers::ConfiguredServers;
 
-/// The longest time at the start for which queries for external names are answered with SERVFAIL,
-/// in topologies in which only kubedns forwards. Before the `ConfigMap` is read, its stub domains
-/// are unknown, and their names would leak to other servers.
+/// Until the `ConfigMap` is read, queries for external names are answered with SERVFAIL, but at
+/// most for this time. The stub domains are still unknown, so their names could leak to other
+/// servers. Applies only to topologies in which only kubedns forwards.
 const WITHHOLD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The configuration and the settings in force; [`run`](Self::run) follows their changes.

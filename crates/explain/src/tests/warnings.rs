@@ -1,5 +1,5 @@
-//! Warnings; and reasons and paths that depend on stub domains, the topology, deleted Services, or
-//! missing ports and endpoints.
+//! Warnings, and the reasons and paths that depend on stub domains, the topology, deleted Services,
+//! or missing ports and endpoints.
 
 use cluster::index::SyncProgress;
 use cluster::objects::{Change, Event, Kind, ObjectKey};
@@ -300,7 +300,7 @@ fn failing_upstream_of_name_is_named() {
         )
     };
     let left_out =
-        "upstream 192.0.2.54:53 is left out: it is kubedns itself, or forwards back to it";
+        "upstream 192.0.2.54:53 is left out: it is kubedns itself, or forwards back to kubedns";
     let unresolved = "upstream ns.acme.test:53 is left out: its name has no address, see the log for the failed look-up";
     for (words, first, second) in [
         ("www.example.com. A", left_out, down("www.example.com.")),

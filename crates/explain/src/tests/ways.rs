@@ -123,8 +123,8 @@ fn single_label_is_forwarded_by_dnsmasq() {
     cluster.expect(last, &[("intra A", ["nx_domain", "serv_fail", said])]);
 }
 
-/// dnsmasq queries servers only in plain DNS over UDP. If a list has other servers, the nanny gives
-/// the names of the list to kubedns.
+/// dnsmasq can query servers only in plain DNS over UDP. If a list contains another kind of server,
+/// dnsmasq asks kubedns, which queries the servers of the list.
 #[test]
 fn servers_over_tls_are_queried_by_kubedns() {
     let mut cluster = Cluster::with_everything();
@@ -221,8 +221,8 @@ fn walked_name_is_replaced_by_list() {
     let list = [("prod.search.cluster.local. A", ["no_data"])];
     cluster.expect(["/verdict/outcome"], &list);
 
-    // The list has no name without a search domain, because kubedns does not forward names of one
-    // label.
+    // kubedns does not try `gone.`, the name without a search domain, because it does not forward
+    // names of one label.
     let text = cluster.text("gone.prod.search.cluster.local. A");
     for expected in [
         "does not resolve in this cluster; as gone.corp.test., the name is forwarded to",

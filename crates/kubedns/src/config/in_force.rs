@@ -30,7 +30,7 @@ pub struct ConfigFlags {
     pub topology: DnsmasqTopology,
     /// The cluster domains that are served; empty without a cluster.
     pub domains: Vec<Domain>,
-    /// The cluster domain to which aliases of Services lead.
+    /// The cluster domain of the Services that are targets of aliases.
     pub service_domain: Name,
     /// The zones that kubedns answers from its own records: the cluster domains, and the zones that
     /// flags add (etcd, external, cluster set).
@@ -247,7 +247,8 @@ impl ZoneSettings {
         }
     }
 
-    /// The zone with these settings, and with all other settings of `flags`.
+    /// The zone with these settings. All other settings come from `flags`, the zone that was made
+    /// from the flags.
     pub fn apply_to(&self, flags: &Zone) -> Zone {
         Zone {
             routes: Arc::clone(&self.routes),

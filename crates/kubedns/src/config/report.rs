@@ -31,8 +31,8 @@ pub(super) fn set_metrics(metrics: &ConfigMetrics, state: &ConfigState, in_force
         .inc_by(state.rejected.saturating_sub(counted));
 }
 
-/// Logs the configured servers that are this server itself, and warns if `zone` has no upstreams.
-/// Otherwise logs these upstreams, unless `published`, which `zone` will replace, has the same.
+/// Logs the configured servers that are this server itself. Warns if the new `zone` has no
+/// upstreams. Otherwise logs the upstreams if they differ from those of `published`, the old zone.
 pub(crate) fn log_servers(in_force: &InForce, zone: &Zone, published: &Zone) {
     for upstream in &in_force.own_servers {
         tracing::warn!(%upstream, "upstream server is this server itself, ignored");

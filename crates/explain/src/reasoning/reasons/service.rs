@@ -155,8 +155,8 @@ fn member_of_cluster_ip(key: &ObjectKey, label: &str) -> CodedNote {
 fn no_service(evidence: Evidence<'_>, found: &FoundService) -> CodedNote {
     let key = &found.object.key;
     let ObjectKey { namespace, name } = key;
-    // The API server deletes a Service before its Endpoints, so Endpoints of a deleted Service are
-    // no sign of a mistake.
+    // A Service is deleted before its Endpoints, so Endpoints of a Service that has just been
+    // deleted do not indicate a mistake.
     if let Some(deleted) = found.deleted {
         let text = format!(
             "there is no Service {name:?} in namespace {namespace} any more: kubedns saw its \

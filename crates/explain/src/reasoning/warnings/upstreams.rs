@@ -95,7 +95,8 @@ impl ForwardedName {
                 FailingCause::Down => down.push(server),
                 FailingCause::Loop => {
                     let text = format!(
-                        "upstream {server} is left out: it is kubedns itself, or forwards back to it"
+                        "upstream {server} is left out: it is kubedns itself, or forwards back to \
+                         kubedns"
                     );
                     warnings.push(CodedNote::new("upstream_loop", text));
                 }
