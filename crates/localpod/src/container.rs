@@ -195,8 +195,8 @@ fn is_usage(ended: &io::Result<ExitStatus>) -> bool {
         .is_ok_and(|status| status.code() == Some(USAGE))
 }
 
-/// Sends a signal to a child process that is not yet reaped; it is no error if the process has just
-/// ended.
+/// Sends a signal to a child process that has not been reaped yet. Ignores the error if the process
+/// has just ended.
 fn signal(pid: Pid, signal: Signal) {
     if let Err(error) = kill(pid, signal)
         && error != Errno::ESRCH

@@ -2,7 +2,7 @@
 //! ports on loopback.
 //!
 //! Pure functions turn options into command lines. Comments give the reasons for most flags that
-//! are not in the manifest.
+//! are not in `manifests/base`, which they call the manifest.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -29,8 +29,8 @@ pub struct Container {
     pub on_death: Signal,
 }
 
-/// Not in the manifest: on a laptop there are no clients to drain, and Ctrl-C should take effect at
-/// once.
+/// Shorter than in the manifests: on a laptop there are no clients to drain, and Ctrl-C should take
+/// effect at once.
 const NO_LAMEDUCK: &str = "--lameduck=0s";
 
 /// kubedns' access to the API server.

@@ -127,7 +127,7 @@ impl RouteDelivery {
 
 fn log_pending(pending: PendingStep, reason: &str) {
     match pending {
-        // -restartDnsmasq=false is the operator's choice, so this is no error.
+        // -restartDnsmasq=false is the operator's choice, so this is not an error.
         PendingStep::Restart => info!(
             reason,
             "dnsmasq keeps the previous servers until it is restarted"

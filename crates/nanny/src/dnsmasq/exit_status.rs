@@ -22,9 +22,7 @@ pub(crate) fn describe(status: ExitStatus) -> String {
         }
         3 => "a file or directory is missing, or dnsmasq has no permission to use it",
         4 => "out of memory",
-        5 => {
-            "a miscellaneous problem, for example that dnsmasq cannot switch to its unprivileged user"
-        }
+        5 => "a miscellaneous problem; for example, dnsmasq cannot switch to its unprivileged user",
         _ if code == i32::from(CANNOT_EXECUTE) => "it cannot be executed",
         11.. => "a script of --dhcp-script or --conf-script failed",
         _ => "dnsmasq's manual does not list this status",

@@ -1,7 +1,7 @@
 //! Probes of the running dnsmasq process.
 //!
 //! Every three seconds, a probe queries the cache size: CHAOS TXT `cachesize.bind`, which dnsmasq
-//! answers from memory. If no answer comes within a second, the probe is a missed probe, and the
+//! answers from memory. If no answer comes within a second, the probe counts as missed, and the
 //! next probe follows without a pause. The interval is not shorter, because dnsmasq counts the
 //! answers to probes as cache hits.
 //!

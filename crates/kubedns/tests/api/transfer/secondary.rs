@@ -1,5 +1,5 @@
-//! Real DNS servers as secondaries, configured as in docs/transfer.md. The ports, the directories
-//! and the transfers to dig are additions for the tests.
+//! Real DNS servers as secondaries, configured as in docs/transfer.md. The tests add settings such
+//! as ports, directories, and the permission for `dig` to transfer the zone.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -120,8 +120,8 @@ fn has_suffix(name: &str, suffixes: &[&str]) -> bool {
     suffixes.iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// Returns whether dnsmasq skips a file of this name for every value of `conf-dir`. dnsmasq skips
-/// hidden files and the backups that editors make.
+/// Returns whether dnsmasq skips a file of this name, whatever suffixes `conf-dir` gives. dnsmasq
+/// skips hidden files and the backups that editors make.
 fn is_skipped(name: &str) -> bool {
     let is_autosave = name.starts_with('#') && name.ends_with('#');
     name.starts_with('.') || name.ends_with('~') || is_autosave

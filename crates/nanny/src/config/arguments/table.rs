@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OptionSpec {
     pub(super) name: &'static str,
-    /// The option needs a value, which is the next word unless there is an `=`.
+    /// The option needs a value: the rest of its word, or the next word.
     pub(super) takes_value: bool,
 }
 
