@@ -53,14 +53,14 @@ pub(crate) struct Options {
         long,
         value_name = "string",
         default_value = "",
-        conflicts_with = "path"
+        conflicts_with_all = ["path", "corefile"]
     )]
     dnsmasq_args: String,
     /// write a configuration of CoreDNS that replaces the flags and the ConfigMap
     #[arg(long)]
     corefile: bool,
     /// arguments of kubedns, in one string; they are added to those in FILE
-    #[arg(long, value_name = "string", default_value = "", requires = "corefile")]
+    #[arg(long, value_name = "string", default_value = "")]
     kubedns_args: String,
     /// YAML or JSON with a ConfigMap, a directory with one file per key, or - for standard input
     #[arg(value_name = "FILE|DIR|-", default_value = "")]
@@ -78,6 +78,9 @@ pub(super) fn run_command(words: impl IntoIterator<Item = OsString>) -> Exit {
     };
     if !options.dnsmasq_args.is_empty() {
         return dnsmasq_args::report(&options.dnsmasq_args);
+    }
+    if !options.kubedns_args.is_empty() && !options.corefile {
+        return super::usage_error(NAME, "--kubedns-args needs --corefile");
     }
     if options.path.is_empty() || !options.rest.is_empty() {
         let reason = format!("expected one FILE, DIR or -, see {NAME} --help");

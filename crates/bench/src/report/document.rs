@@ -106,7 +106,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("without an answer: 7.") && !text.contains("old"),
+            text.contains("Lost queries for cluster names: 7.") && !text.contains("old"),
             "{text}"
         );
         std::fs::write(&page, "no markers").unwrap();

@@ -192,7 +192,7 @@ fn kubedns_arguments_need_corefile() {
 
     let (status, said) = check(&["config", arguments, path]);
     assert_eq!(status, 2, "{said}");
-    assert!(said.contains("--corefile"), "{said}");
+    assert!(said.contains("--kubedns-args needs --corefile"), "{said}");
     let (status, said) = check(&["config", "--corefile", arguments, path]);
     assert_eq!(status, 0, "{said}");
 }
@@ -206,6 +206,7 @@ fn wrong_command_line_exits_with_2() {
         &["config", "a", "b"],
         &["config", "/no/such/file"],
         &["config", "--dnsmasq-args=-k", "/no/such/file"],
+        &["config", "--dnsmasq-args=-k", "--corefile"],
         &["config", "--x"],
         &["--x"],
     ] {
