@@ -45,7 +45,7 @@ pub struct PathWatch {
 struct Targets {
     path: PathBuf,
     notifications: Mutex<Notifications>,
-    /// Whether a target has become another file since the last signal.
+    /// Whether a target has been created, replaced or removed since the last signal.
     is_fresh: AtomicBool,
     wake: Arc<Notify>,
 }
@@ -99,8 +99,8 @@ impl PathWatch {
     }
 
     /// Waits until the path may have changed. Returns at once if the path or its parent directory
-    /// is another file than at the previous call. The first call returns at once if the path or its
-    /// parent directory exists.
+    /// has been created, replaced or removed since the previous call. The first call returns at
+    /// once if the path or its parent directory exists.
     ///
     /// Cancel safe: dropping the future misses no change.
     pub async fn changed(&mut self) {
@@ -141,8 +141,8 @@ impl PathWatch {
 }
 
 impl Targets {
-    /// Watches the path and its parent directory, and notes if one of them is another file than
-    /// before. May block.
+    /// Watches the path and its parent directory, and notes if one of them has been created,
+    /// replaced or removed. May block.
     fn examine(&self) {
         let mut notifications = self
             .notifications
@@ -260,7 +260,7 @@ mod tests {
                 {}
             };
             quiet.await;
-            // The watch waits already, so only an event of the link can show the update.
+            // The watch is already waiting, so only an event of the link can show the update.
             let update_mount = async {
                 tokio::time::sleep(QUIET).await;
                 replace(mount.path(), &[("resolv.conf", "nameserver 192.0.2.2")]).unwrap();

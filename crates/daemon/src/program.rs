@@ -24,8 +24,8 @@ pub struct Program {
     pub name: &'static str,
     /// The Go package whose command-line syntax and texts are used.
     pub style: Style,
-    /// The subcommands. `main.rs` runs a subcommand if it is the first word. Later, but before
-    /// `--`, the name of a subcommand is a mistake unless it is the value of a flag.
+    /// The subcommands. `main.rs` runs a subcommand if its name is the first word. As a later word
+    /// before `--`, the name is a mistake unless it is the value of a flag.
     pub subcommands: &'static [&'static str],
     /// Number of threads of the async runtime.
     pub worker_threads: usize,
@@ -136,7 +136,7 @@ where
         tokio::select! {
             result = run(options, shutdown.clone()) => result,
             () = signals.cancel_on_signals(&shutdown, lameduck) => anyhow::bail!("a signal has ended the program while it was stopping"),
-            () = wait_until_overdue(&shutdown) => anyhow::bail!("the program still runs {STOP_TIMEOUT:?} after the stop began"),
+            () = wait_until_overdue(&shutdown) => anyhow::bail!("the program is still running {STOP_TIMEOUT:?} after the stop began"),
         }
     });
 

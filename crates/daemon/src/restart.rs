@@ -32,7 +32,7 @@ use crate::exec;
 pub use heartbeat::Heartbeat;
 use heartbeat::HeartbeatWatch;
 
-/// The variable that tells the child how often it has been started again.
+/// The environment variable that tells the child how many times it has been started again.
 const RESTARTS: &str = "KUBE_DNS_RS_RESTARTS";
 /// A child that ran for less time is not started again.
 const MIN_LIFETIME: Duration = Duration::from_secs(10);
@@ -94,7 +94,7 @@ fn next_signal(signals: &SignalFd) -> anyhow::Result<Option<Signal>> {
     let Some(info) = signals.read_signal().context("cannot read a signal")? else {
         return Ok(None);
     };
-    let number = i32::try_from(info.ssi_signo).context("no signal has this number")?;
+    let number = i32::try_from(info.ssi_signo).context("invalid signal number")?;
     Ok(Some(Signal::try_from(number)?))
 }
 

@@ -149,7 +149,7 @@ impl ServerNameResolver {
             .cloned()
             .collect();
 
-        // Names that stay keep their addresses and the time of their next lookup.
+        // Names that are still wanted keep their addresses and the time of their next lookup.
         self.entries.retain(|name, _| wanted.contains(name));
         for name in wanted {
             self.entries.entry(name).or_default();

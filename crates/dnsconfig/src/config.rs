@@ -47,9 +47,9 @@ impl Config {
         self.hosts.names().keys().chain(self.aliases.keys())
     }
 
-    /// The domains for which a server in front of kubedns must forward queries to kubedns, so that
-    /// the names in `hosts` and the aliases are answered: each name without a wildcard, and the
-    /// domain after each wildcard.
+    /// The domains of the names in `hosts` and of the aliases: each name without a wildcard, and
+    /// the domain after each wildcard. A server in front of kubedns must forward the queries for
+    /// these domains to kubedns.
     pub fn own_domains(&self) -> impl Iterator<Item = &str> {
         self.own_names()
             .map(|name| wildcard_domain(name).unwrap_or(name))
@@ -61,7 +61,7 @@ impl Config {
     }
 
     /// Whether kubedns must receive every query for an external name, because dnsmasq cannot apply
-    /// the rules in the same way.
+    /// the rules as kubedns does.
     pub fn has_external_rules(&self) -> bool {
         self.external_rules.have_effect()
     }

@@ -214,7 +214,7 @@ pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, C
 fn first_rejected_name(config: &Config, domains: &BTreeSet<String>) -> Option<(ConfigKey, Reason)> {
     let hosts = config.hosts.names();
     let aliases = &config.aliases;
-    // A name in `hosts` or `aliases` would override a Service of the cluster.
+    // In a cluster domain, a name in `hosts` or `aliases` would override a Service.
     if let Some(name) = first_within(hosts.keys(), domains) {
         return Some((ConfigKey::Hosts, Reason::InClusterDomain(name.clone())));
     }

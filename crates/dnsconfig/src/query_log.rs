@@ -97,7 +97,8 @@ impl QueryLog {
         })
     }
 
-    /// The remaining time at `now` of logging that began at `begun`; `None` if logging has no end.
+    /// The time from `now` until the end of logging that began at `begun`; `None` if logging has no
+    /// end.
     pub fn remaining(&self, begun: SystemTime, now: SystemTime) -> Option<Duration> {
         let end_of_duration = self.lasts.and_then(|lasts| begun.checked_add(lasts));
         let end = self.until.into_iter().chain(end_of_duration).min()?;

@@ -25,7 +25,7 @@ use tokio::time::timeout;
 use crate::gateway::{self, AuthToken, GatewayError, WatchFrames, WatchResponse};
 pub use tls::{EtcdTlsFiles, TlsError};
 
-/// Timeout of setting up a TCP connection.
+/// Timeout for setting up a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// TCP keepalive: the idle time before the first probe.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(20);

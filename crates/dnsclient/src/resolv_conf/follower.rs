@@ -28,8 +28,7 @@ pub enum EmptiedFile {
 pub struct ResolvConfFollower {
     files: Vec<PathBuf>,
     emptied: EmptiedFile,
-    /// The longest time between two readings. After a file system event, the files are read at
-    /// once.
+    /// The longest time between two reads. After a file system event, the files are read at once.
     period: Duration,
     /// The content in use.
     state: watch::Sender<ResolvConf>,
@@ -84,7 +83,7 @@ impl ResolvConfFollower {
                     warn!(%error, "resolv.conf cannot be read, keeping the previous content");
                 }
                 None => {
-                    warn!(files = ?self.files, timeout = ?READ_TIMEOUT, "reading resolv.conf times out, keeping the previous content");
+                    warn!(files = ?self.files, timeout = ?READ_TIMEOUT, "reading resolv.conf timed out, keeping the previous content");
                 }
             }
         }

@@ -51,7 +51,7 @@ pub(super) async fn read_off_thread(
 
 /// The read of a directory hangs.
 #[derive(Debug, thiserror::Error)]
-#[error("reading it times out after {READ_TIMEOUT:?}")]
+#[error("the read timed out after {READ_TIMEOUT:?}")]
 struct ReadHangs;
 
 /// Reads all files of the directory. A missing directory has no files.

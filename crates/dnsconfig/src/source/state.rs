@@ -102,7 +102,7 @@ impl ConfigState {
         self.version = config.version();
         self.config = Arc::new(config);
         self.loaded_at = SystemTime::now();
-        // The first configuration is no edit.
+        // The first configuration is not an edit.
         if !is_first {
             self.edits += 1;
         }
