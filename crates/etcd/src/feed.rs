@@ -33,13 +33,13 @@ use crate::tree::MessageTree;
 const PAGE_SIZE: usize = 1000;
 /// Maximum memory for the messages of one zone, in octets, see [`MessageTree::octets`].
 const MAX_OCTETS: usize = 128 << 20;
-/// If the watch brings no frame for this time, the feed checks the zone in etcd for changes. A new
-/// watch must be confirmed within this time.
+/// If no frame of the watch arrives within this time, the feed checks the zone in etcd for changes.
+/// A new watch must be confirmed within this time.
 const SILENCE: Duration = Duration::from_secs(30);
 /// The time in which the event of a change may still arrive after a check has found the change.
 const LATE_EVENT: Duration = Duration::from_secs(2);
-/// If the watch brings no frame for this time, a new watch replaces it. By default, etcd reports
-/// its revision on a silent watch after ten to eleven minutes.
+/// If no frame of the watch arrives within this time, a new watch replaces it. By default, etcd
+/// reports its revision on a silent watch after ten to eleven minutes.
 const LONGEST_SILENCE: Duration = Duration::from_mins(12);
 /// Minimum duration of a successful session. The pause after such a session is the shortest pause.
 const MIN_SUCCESS: Duration = Duration::from_secs(10);

@@ -2,7 +2,7 @@
 //! JSON gateway and kept in memory.
 //!
 //! * [`feed`]: lists and watches the keys of a zone, through [`client`] and [`gateway`].
-//! * [`key`], [`message`]: parse keys to labels, and values to messages.
+//! * [`key`], [`message`]: parse keys into labels, and values into messages.
 //! * [`tree`]: all messages of a zone, and the lookup of a name.
 //! * [`records`]: provides the messages to the DNS server as the records of a zone.
 //! * [`snapshot`]: publishes the zones to a DNS server that serves nothing else.

@@ -202,9 +202,10 @@ impl MessageTree {
         self.messages.entry(above, label).map(|stored| &**stored)
     }
 
-    /// Visits the names of all keys and of their ancestors, since all these names have records.
-    /// Names with a wildcard label are skipped. If `other` is given, visits only the names of keys
-    /// that differ between the two trees, and of their ancestors. Some names are visited twice.
+    /// Visits the names of all keys and of their ancestors, since all these names have records. The
+    /// zone itself and names with a wildcard label are skipped. If `other` is given, visits only
+    /// the names of keys that differ between the two trees, and of their ancestors. Some names are
+    /// visited twice.
     pub(crate) fn visit_names(&self, other: Option<&Self>, visit: &mut dyn FnMut(&[&str])) {
         let Some(other) = other else {
             return visit_names_below(self.messages.root(), &mut Vec::new(), visit);
@@ -434,7 +435,8 @@ fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
 }
 
 /// Drops messages with a repeated alias, as in SkyDNS. Messages with an address are all kept,
-/// because the key of each message is a different name. Messages without a host are kept, too.
+/// because the target of such a message is the name of its key. Messages without a host are kept,
+/// too.
 fn without_repeated_aliases(mut all: Vec<&StoredMessage>) -> Vec<&StoredMessage> {
     let mut seen = std::collections::HashSet::new();
     all.retain(|stored| {

@@ -239,7 +239,7 @@ pub(crate) struct TypeAnswer {
     /// not come from a rule. The rule is for the name, or for the target if the name is an alias.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rule: Option<String>,
-    /// Whether dnsmasq answers from the pod's /etc/hosts without forwarding the query.
+    /// Whether dnsmasq answers from the DNS pod's /etc/hosts without forwarding the query.
     pub(crate) from_hosts: bool,
     /// Whether the answer is an address that the arguments of dnsmasq set for the name.
     #[serde(default)]
@@ -341,10 +341,10 @@ pub(crate) struct DnsmasqPath {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) arguments: Option<Vec<String>>,
     /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache the
-    /// answer (`--cache-size=0`, `--no-negcache`, or a TTL of 0). `None` if the answer may come
-    /// from another source, or is a negative answer that dnsmasq caches. Also `None` if dnsmasq
-    /// caches only some of the answers: there are records, but the address queries fail or find
-    /// only an alias.
+    /// answer (`--cache-size=0`, `--no-negcache`, a TTL of 0, SERVFAIL or REFUSED). `None` if the
+    /// answer may come from another source, or is a negative answer that dnsmasq caches. Also
+    /// `None` if dnsmasq caches only some of the answers: there are records, but the address
+    /// queries fail or find only an alias.
     pub(crate) keeps_seconds: Option<u32>,
 }
 

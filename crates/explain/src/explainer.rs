@@ -55,7 +55,7 @@ pub(crate) enum ExplainError {
 
 impl Explainer {
     /// Returns an explainer of the records in `published`, and of the `objects` that the records
-    /// were made of.
+    /// were made from.
     pub fn new(
         published: Arc<Published>,
         objects: Arc<PublishedObjects>,
@@ -120,7 +120,7 @@ impl Explainer {
         tokio::task::spawn_blocking(move || {
             let _turn = this.share.turn();
             if !result.is_closed() {
-                // The explanation is dropped if the client has left meanwhile.
+                // The explanation is dropped if the client has disconnected in the meantime.
                 let _ = result.send(this.explain_now(request, arguments));
             }
             drop(slot);
@@ -143,7 +143,7 @@ impl Explainer {
             arguments,
         };
 
-        // Objects are published before the records that are made of them. The records are read
+        // Objects are published before the records that are made from them. The records are read
         // first, so the objects that are read afterwards are at least as new.
         let survey = NameSurvey::query_records(self.published.get(), &front, request);
         let found = self

@@ -24,11 +24,11 @@
 //! | 1 | `facts` | the names to look up, their answers and paths; objects; the server's state |
 //! | 0 | `document`, `request`, `moment`, `list` | the JSON document, the parsed request, times, lists |
 //!
-//! Explanations change no state, and neither DNS queries nor events wait for them. The query engine
-//! answers from the published snapshot, as for clients. If dnsmasq is in front of kubedns, the
-//! options of dnsmasq are requested from the nanny. The other steps run on a blocking thread, one
-//! explanation at a time. Explanations send no queries to upstream servers. Names, search lists,
-//! requests and visited objects all have bounds.
+//! Explanations change no state, and neither DNS queries nor watch events wait for them. The query
+//! engine answers from the published snapshot, as for clients. If dnsmasq is in front of kubedns,
+//! the options of dnsmasq are requested from the nanny. The other steps run on a blocking thread,
+//! one explanation at a time. Explanations send no queries to upstream servers. Names, search
+//! lists, requests and visited objects all have bounds.
 
 mod command;
 mod document;

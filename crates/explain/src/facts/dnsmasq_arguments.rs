@@ -104,8 +104,8 @@ impl DnsmasqArguments {
         !self.0.iter().any(|option| option.name == "no-hosts")
     }
 
-    /// Whether dnsmasq caches answers: the last size of the cache counts, and by default there is a
-    /// cache.
+    /// Whether dnsmasq caches answers. The last `--cache-size` counts. Without this option, dnsmasq
+    /// caches answers.
     pub(crate) fn have_cache(&self) -> bool {
         let mut sizes = self.0.iter().filter(|option| option.name == CACHE_SIZE);
         sizes.next_back().is_none_or(|option| option.value != "0")

@@ -41,8 +41,8 @@ impl DnsFront {
         arguments.is_none_or(DnsmasqArguments::have_cache)
     }
 
-    /// Whether dnsmasq caches NXDOMAIN and NODATA. The arguments of the stock manifest, which count
-    /// if the arguments are unknown, turn this off.
+    /// Whether dnsmasq caches NXDOMAIN and NODATA. If the arguments are unknown, those of the stock
+    /// manifest are assumed, which include `--no-negcache`.
     pub(crate) fn caches_negative_answers(&self) -> bool {
         let arguments = self.arguments.as_ref();
         arguments.is_some_and(DnsmasqArguments::cache_negative_answers)

@@ -184,8 +184,8 @@ fn outside_of_zone(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<
 
 /// A note that dnsmasq answers from the hosts file.
 fn answered_from_hosts() -> CodedNote {
-    let text = "the pod's /etc/hosts has the name: dnsmasq answers from there, unless it runs with \
-                --no-hosts";
+    let text = "the DNS pod's /etc/hosts has the name: dnsmasq answers from there, unless it runs \
+                with --no-hosts";
     CodedNote::new("hosts_file", text)
 }
 
@@ -267,8 +267,8 @@ fn refused(candidate: &NameCandidate) -> CodedNote {
         );
     }
 
-    let text = "the first lists of Services and endpoints have not come from the API server: until \
-                they do, names and addresses of the cluster are refused";
+    let text = "kubedns has not received the first lists of Services and endpoints from the API \
+                server: queries for names and addresses of the cluster get REFUSED";
     CodedNote::new("not_synced", text)
 }
 

@@ -39,7 +39,7 @@ pub(super) fn render_detail(page: &mut TextPage, detail: &NameDetail, now: Momen
     }
 
     if is_from_hosts {
-        page.section("path", "dnsmasq answers from the pod's /etc/hosts");
+        page.section("path", "dnsmasq answers from the DNS pod's /etc/hosts");
     } else {
         page.section("path", &path_text(detail));
     }
