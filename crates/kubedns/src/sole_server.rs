@@ -36,8 +36,6 @@ const UNANSWERED: u32 = 2;
 pub(crate) struct SoleServerFinder {
     pub(crate) status: Status,
     pub(crate) published: Arc<Published>,
-    /// A name that every server of the cluster can resolve.
-    pub(crate) name: String,
     /// Cancelled when no other server answers.
     pub(crate) found: CancellationToken,
 }
@@ -55,6 +53,7 @@ impl SoleServerFinder {
     }
 
     async fn ask_others(&self, address: SocketAddr) {
+        let name = dns_service_name(&self.published.get());
         let mut unanswered = 0;
         while unanswered < UNANSWERED {
             sleep(PAUSE).await;
@@ -62,7 +61,7 @@ impl SoleServerFinder {
                 return;
             }
 
-            if is_resolved_at(address, &self.name).await {
+            if is_resolved_at(address, &name).await {
                 unanswered = 0;
             } else {
                 unanswered += 1;
@@ -78,6 +77,14 @@ async fn is_resolved_at(address: SocketAddr, name: &str) -> bool {
     let answer = query_server(&server, Transport::Udp, &address_query(name), TIMEOUT).await;
 
     answer.is_ok_and(|answer| !answer.message.answers.is_empty())
+}
+
+/// The name of the DNS Service. Every other server has its records, because this server has them
+/// and other servers have the same flags. With `--namespaces` or `--selector`, other names may not
+/// be served.
+fn dns_service_name(snapshot: &Snapshot) -> String {
+    let (namespace, name) = DNS_SERVICE;
+    format!("{name}.{namespace}.svc.{}", snapshot.zone.domain)
 }
 
 /// The first address of the DNS Service.
@@ -114,7 +121,6 @@ mod tests {
         SoleServerFinder {
             status,
             published,
-            name: "kubernetes.default.svc.cluster.local.".to_owned(),
             found: CancellationToken::new(),
         }
     }
@@ -135,9 +141,15 @@ mod tests {
 
     #[tokio::test]
     async fn answering_server_keeps_this_one_waiting() {
+        // With `--namespaces=kube-system`, the other server answers no other name.
         let other = Upstream::start(|asked: &Asked| {
-            let record = "kubernetes.default.svc.cluster.local. 30 IN A 10.96.0.1";
-            Reaction::from(Reply::to(&asked.packet).answer(record))
+            let reply = Reply::to(&asked.packet);
+            let name = "kube-dns.kube-system.svc.cluster.local.";
+            Reaction::from(if asked.name() == name {
+                reply.answer(&format!("{name} 30 IN A 10.96.0.10"))
+            } else {
+                reply.rcode("NXDOMAIN")
+            })
         })
         .await;
         let finder = finder();

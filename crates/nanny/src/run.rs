@@ -434,7 +434,7 @@ async fn name_sources(
         given
     } else {
         anyhow::bail!(
-            "-kubednsDomain: {given:?} is no domain name (accepted: letters, digits, '-' and '.')"
+            "-kubednsDomain: {given:?} is not a domain name (accepted: letters, digits, '-' and '.')"
         );
     };
 

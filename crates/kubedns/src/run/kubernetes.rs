@@ -137,10 +137,6 @@ impl BoundKubedns {
         let sole_server = SoleServerFinder {
             status: self.status.clone(),
             published: Arc::clone(&self.server.dns.backend),
-            name: format!(
-                "kubernetes.default.svc.{}",
-                self.server.options.domain.first
-            ),
             found: self.index_task.sole_server.clone(),
         };
         tasks.lasting("looking for other servers", sole_server.run(stop.clone()));

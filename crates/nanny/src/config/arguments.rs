@@ -171,7 +171,7 @@ impl DnsmasqArguments {
             // The stock arguments route the reverse zones to kubedns as well.
             let forward_zone = domains
                 .split('/')
-                .find(|domain| !domain.is_empty() && !domain.ends_with("arpa"));
+                .find(|domain| !domain.is_empty() && !is_in_arpa(domain));
             if let Some(domain) = forward_zone {
                 return Some(domain.trim_matches('.').to_ascii_lowercase());
             }
@@ -351,6 +351,12 @@ fn parse_short_options<'a>(
 /// Splits `/domain/domain/address` into its domains and its address.
 fn split_domains(value: &str) -> Option<(&str, &str)> {
     value.strip_prefix('/')?.rsplit_once('/')
+}
+
+/// Whether a domain is `arpa` or below it, like the reverse zones.
+fn is_in_arpa(domain: &str) -> bool {
+    let top = domain.trim_end_matches('.').rsplit('.').next();
+    top.is_some_and(|top| top.eq_ignore_ascii_case("arpa"))
 }
 
 /// Parses dnsmasq's form of a server. A source address or interface after `@` is left out.

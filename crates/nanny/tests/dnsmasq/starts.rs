@@ -44,7 +44,7 @@ async fn bad_values_exit_with_one_line() {
     let missing = "cannot execute /nonexistent: No such file or directory";
     let echo = "/bin/echo is not dnsmasq: /bin/echo --version printed";
     let server = "-kubednsServer: cannot look up no.such.invalid:10053: ";
-    let domain = "-kubednsDomain: \"a_b\" is no domain name";
+    let domain = "-kubednsDomain: \"a_b\" is not a domain name";
     let state = "cannot use the state directory \"/proc/nowhere\"";
     for (words, text) in [
         (&["-dnsmasqExec=/nonexistent"][..], missing),

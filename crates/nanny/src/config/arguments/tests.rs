@@ -106,6 +106,8 @@ fn cluster_domain_is_routed_to_kubedns() {
         ("--local=/cluster.local/127.0.0.1#10053", cluster),
         (elsewhere, None),
         ("--server=//127.0.0.1#10053", None),
+        ("--server=/IP6.ARPA./127.0.0.1#10053", None),
+        ("--server=/k8s.myarpa/127.0.0.1#10053", Some("k8s.myarpa")),
     ] {
         let domain = read(line).domain_routed_to(kubedns);
         assert_eq!(domain.as_deref(), expected, "{line}");
