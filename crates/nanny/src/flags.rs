@@ -19,7 +19,7 @@ Commands for the pod:
   dnsmasq-nanny tap                     follow queries to kubedns and their answers live
   dnsmasq-nanny tap --dnsmasq           follow queries to dnsmasq, if dnsmasq logs them
   dnsmasq-nanny top                     rank the busiest clients of kubedns and the most queried names
-  dnsmasq-nanny top --dnsmasq           rank those of dnsmasq, if dnsmasq logs its queries";
+  dnsmasq-nanny top --dnsmasq           rank clients and names in queries to dnsmasq, if dnsmasq logs them";
 
 /// The flags of the nanny. Flags that kube-dns has, too, keep their names, meanings and defaults.
 #[derive(Debug, clap::Parser)]

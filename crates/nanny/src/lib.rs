@@ -13,8 +13,8 @@
 //! * [`report`]: the events, as a status document and as metrics.
 //! * [`state_dir`]: the directory of the servers file and the status file.
 //!
-//! After an edit, dnsmasq reads its servers again from a file and empties its cache. If such a file
-//! is not possible, the nanny restarts dnsmasq (see [`dnsmasq::launch`]). A rejected edit has no
+//! After an edit, dnsmasq reads its servers again from a file and empties its cache. If no such
+//! file can be used, the nanny restarts dnsmasq (see [`dnsmasq::launch`]). A rejected edit has no
 //! effect.
 
 /// The configuration of dnsmasq: its settings, and the servers derived from them.

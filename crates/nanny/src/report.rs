@@ -100,7 +100,7 @@ impl NannyCounters {
             config: ConfigCounters::new(metrics)?,
             up: metrics.int_gauge(
                 "nanny_dnsmasq_up",
-                "1 while dnsmasq runs, also while it hangs.",
+                "1 while dnsmasq runs, even if it hangs.",
             )?,
             restarts: metrics.int_counter_vec(
                 "nanny_dnsmasq_restarts_total",

@@ -339,7 +339,7 @@ impl NannyStart {
         Ok(queries)
     }
 
-    /// Serves the status page. A failure of the page must not stop DNS.
+    /// Serves the status, metrics, tap and ranking pages. Their failure must not stop DNS.
     async fn serve_pages(&mut self, queries: &QueryFollowers) {
         let address = self.flags.status_addr.as_str();
         if address.is_empty() {

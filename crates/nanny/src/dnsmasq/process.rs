@@ -124,8 +124,8 @@ impl DnsmasqProcess {
         self.child.wait().await
     }
 
-    /// Kills the remaining children of a dnsmasq that ended. Returns the last log line, apart from
-    /// details and queries.
+    /// Kills the remaining children of a dnsmasq that ended. Returns the last log line that is
+    /// neither a detail nor a query.
     pub(crate) async fn clean_up(mut self) -> String {
         // Children that answer TCP queries outlive dnsmasq, and would serve at the same time as the
         // next dnsmasq.
@@ -320,7 +320,8 @@ impl LogReader {
     }
 }
 
-/// Reads up to a line feed (which is left out) or [`LONGEST_LINE`]; returns false at the end.
+/// Reads a line without its line feed, but at most [`LONGEST_LINE`] octets. Returns false at the
+/// end of the input.
 async fn read_line(
     reader: &mut BufReader<impl AsyncRead + Unpin>,
     line: &mut Vec<u8>,

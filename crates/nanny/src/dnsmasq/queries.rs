@@ -28,7 +28,7 @@ use crate::dnsmasq::query_lines::{LoggedQuery, QueryLineJoiner};
 
 /// The RCODE that is counted for a query without an answer. No real answer has this RCODE.
 const NO_ANSWER: u16 = u16::MAX;
-/// Limit of lines that wait for a reader.
+/// Maximum number of lines that wait for a reader.
 const MAX_QUEUED: usize = 4096;
 
 /// The reason why a request for a tap or the ranking is rejected.
@@ -186,7 +186,7 @@ impl FollowerQueue {
 }
 
 impl QueryFollowers {
-    /// Begins without followers. With `always_logged`, the arguments of the user contain
+    /// Creates an empty set of followers. `always_logged` is true if the user's arguments contain
     /// `--log-queries=extra`.
     pub(crate) fn new(metrics: &Metrics, always_logged: bool) -> Result<Self, MetricError> {
         let state = FollowerState {

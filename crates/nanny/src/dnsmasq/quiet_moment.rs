@@ -87,8 +87,8 @@ impl QuietMoments {
         }
     }
 
-    /// Sends `signal` in the first quiet moment, or when `limit` has passed. If `/proc` cannot be
-    /// read, sends the signal at once. Blocks the thread until then.
+    /// Sends `signal` in the first quiet moment, or when `limit` has passed. Blocks the thread
+    /// until then. If `/proc` cannot be read, sends the signal at once.
     ///
     /// The caller must not reap the process (waitpid) meanwhile, so that its ID stays valid.
     pub(crate) fn send_signal(
@@ -183,7 +183,7 @@ fn has_readable_proc(pid: Pid) -> bool {
         .all(|name| fs::read(format!("/proc/{pid}/{name}")).is_ok())
 }
 
-/// The open descriptors; `None` if the process has ended, or without permission to read them.
+/// The open descriptors; `None` if the process has ended, or if the nanny may not read them.
 fn read_descriptors(pid: Pid) -> Option<Descriptors> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     // A descriptor that is closed before its link is read is skipped.

@@ -45,7 +45,7 @@ const STOPPING: Duration = Duration::from_secs(3);
 const SURELY_UP: Duration = Duration::from_secs(3);
 /// The interval at which [`QuietMoments::observe`] is called.
 const OBSERVATION: Duration = Duration::from_secs(1);
-/// Limit of the user's own servers file, in bytes; a larger file is not read.
+/// Maximum size of the user's own servers file, in bytes; a larger file is not read.
 const LARGEST_EXTRA: u64 = 1 << 20;
 
 #[derive(Debug)]

@@ -31,7 +31,7 @@ async fn swapped_servers_take_effect_within_second() {
     }
     times.sort();
     println!("{times:?}");
-    // Only the median is checked, because a busy machine is late sometimes.
+    // Only the median is checked, because a busy machine is sometimes slow.
     assert!(times[times.len() / 2] < Duration::from_secs(1), "{times:?}");
     rig.end().await;
 }

@@ -309,8 +309,8 @@ fn version_of(config: &[(&str, String)]) -> String {
     config.version().to_string()
 }
 
-/// Without `-forward=kubedns`, dnsmasq itself forwards to the upstreams. But if kubedns follows the
-/// same configuration behind dnsmasq, dnsmasq forwards the names in `hosts` to kubedns.
+/// Without `-forward=kubedns`, dnsmasq itself forwards to the upstreams. But if kubedns is behind
+/// dnsmasq and follows the same configuration, dnsmasq forwards the names in `hosts` to kubedns.
 #[tokio::test]
 async fn own_names_are_forwarded_to_kubedns() {
     let kubedns = Kubedns::start("192.0.2.1").await;
