@@ -43,7 +43,7 @@ pub struct SidecarStatus {
     /// The time when kubedns last refused queries of clients over `--client-qps`, in milliseconds
     /// since 1970. `None` if the sidecar has seen no refused queries.
     pub clients_limited_at: Option<u64>,
-    /// The rates of queries over the last few minutes, oldest first.
+    /// The rates of queries over the last twenty minutes, oldest first.
     pub traffic: Vec<TrafficSample>,
     /// kubedns, according to its metrics.
     pub kubedns: PeerReport<KubednsReport>,
@@ -295,11 +295,12 @@ pub struct ContainerHistory {
 pub struct ContainerRestart {
     /// The time, in milliseconds since 1970.
     pub at: u64,
-    /// The end of the container.
+    /// How the container ended.
     pub end: ContainerEnd,
 }
 
-/// The end of a container, as another container of the pod sees it. Only the kubelet knows more.
+/// How a container ended, as far as another container of the pod can tell. Only the kubelet knows
+/// the cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ContainerEnd {

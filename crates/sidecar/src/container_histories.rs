@@ -1,9 +1,9 @@
 //! Remembers the other containers of the pod: whether they have reported their state, and their
 //! restarts.
 //!
-//! A restart shows as another start time of the process. A process that hangs keeps its port open,
-//! but does not answer there. After the end of a process, connections to its port are refused. So
-//! the sidecar sees whether a process hung before it ended. Only the kubelet knows what ended the
+//! A restart changes the start time of the process. A process that hangs keeps its port open, but
+//! does not answer there. After the end of a process, connections to its port are refused. So the
+//! sidecar sees whether a process hung before it ended. Only the kubelet knows what ended the
 //! process.
 
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! Reports of the other parts of the pod: kubedns and the nanny.
 //!
-//! Each report is fetched on demand and reused for a second. Size and duration of a fetch are
-//! limited. Concurrent requests share one fetch. If a fetch fails, the report is unknown. A failure
-//! is reused for a tenth of a second.
+//! Each report is fetched on demand and reused for a second. The size of a report and the duration
+//! of a fetch are limited. Concurrent requests share one fetch. If a fetch fails, the report is
+//! unknown. A failure is reused for a tenth of a second.
 
 mod fetch;
 

@@ -87,8 +87,8 @@ impl Probe {
         self.health.lock().clone()
     }
 
-    /// Probes until `stop`. The first query waits for slot `index` of `count` slots, so that the
-    /// probes are spread out. A query begins only after the previous query has ended.
+    /// Probes until `stop`. The delay of the first query depends on `index` and `count`, so that
+    /// the probes are spread out. A query begins only after the previous query has ended.
     pub(crate) async fn run(self: Arc<Self>, index: usize, count: usize, stop: CancellationToken) {
         let first = Instant::now() + first_delay(self.spec.interval, index, count);
         let ticks = interval_at(first, self.spec.interval);

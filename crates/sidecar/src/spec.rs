@@ -115,8 +115,8 @@ fn check_label(label: &str) -> Result<(), ProbeSpecError> {
     Ok(())
 }
 
-/// Parses the interval. For a zero or negative interval, kube-dns panics and exits with status 2,
-/// the status for bad flags.
+/// Parses the interval, which must be positive. kube-dns panics on a zero or negative interval, and
+/// thus also exits with status 2, the status for bad flags.
 fn parse_interval(text: &str) -> Result<Duration, ProbeSpecError> {
     let number = atoi(text).map_err(ProbeSpecError::Seconds)?;
     match u64::try_from(number) {

@@ -1,4 +1,4 @@
-//! Remembers the rates of queries over the last few minutes.
+//! Remembers the rates of queries over the last twenty minutes.
 //!
 //! The rates come from counters that the sidecar reads every few seconds anyway. So the rates cost
 //! no further requests, and the status page also shows the minutes before it was opened.

@@ -1,4 +1,4 @@
-//! Remembers how fast each upstream of kubedns answered over the last few minutes.
+//! Remembers how fast each upstream of kubedns answered over the last ten minutes.
 //!
 //! The latencies come from the counters of kubedns, which the sidecar reads every few seconds
 //! anyway for its verdict. dnsmasq has no such counters, so the probes of its upstreams remember
@@ -27,7 +27,7 @@ pub(crate) struct UpstreamHistories {
 #[derive(Debug, Default)]
 struct KnownHistories {
     last_at: Option<Instant>,
-    /// The histories, by the address of the upstream. The number of upstreams is bounded.
+    /// The histories, by the address of the upstream. A report has a limited number of upstreams.
     histories: BTreeMap<String, UpstreamHistory>,
 }
 

@@ -160,7 +160,7 @@ fn unused_servers(nanny: &NannyStatus) -> Markup {
         (server_list("servers whose names have no address: ", &routes.unresolved))
         (server_list("servers left out because they forward queries back to dnsmasq: ", &routes.loops))
         @if let Some(version) = other_version {
-            p.failed { "kubedns and the nanny have different configurations; kubedns has version " (version) }
+            p.failed { "kubedns and the nanny have different configurations; that of kubedns has version " (version) }
         }
         @if let Some(pending) = &routes.pending {
             p.failed {

@@ -107,12 +107,12 @@ fn process_lines(process: &DnsmasqProcess) -> Markup {
     let counts = process.restarts.values();
     let restarts = counts.fold(0_u64, |sum, count| sum.saturating_add(*count));
     let noun = if restarts == 1 { "restart" } else { "restarts" };
-    // The end of the last process is shown only after a restart.
+    // The end of the previous process is shown only after a restart.
     let last_end = process.last_end.as_ref().filter(|_| restarts > 0);
 
     html! {
         li { (restarts) " " (noun) }
-        @if let Some(end) = last_end { li { "end of the last process: " (end) } }
+        @if let Some(end) = last_end { li { "end of the previous process: " (end) } }
         @if !process.missing_fixes.is_empty() {
             (fault_line(format!("this dnsmasq lacks fixes: {}", process.missing_fixes.join(", "))))
         }

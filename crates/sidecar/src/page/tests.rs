@@ -80,7 +80,7 @@ fn dnsmasq_as_cache_shows_kubedns_servers() {
     for expected in [
         "acme.local kubedns 192.0.2.1",
         "everything else kubedns --nameservers of kubedns, or its resolv.conf",
-        "kubedns and the nanny have different configurations; kubedns has version 00fe",
+        "kubedns and the nanny have different configurations; that of kubedns has version 00fe",
         "dnsmasq forwards to kubedns, whose upstreams are below",
         "192.0.2.9:53 everything else \u{2713} answers 12.3 ms - 5 1",
     ] {
@@ -105,7 +105,7 @@ fn healthy_pod_is_shown_well() {
              \u{2713} well Nothing wrong was found.",
             "kubedns \u{2713} answers records complete watching the API server last event of the API server 5 s ago",
             "dnsmasq \u{2713} answers hit ratio 75.0 % 30 hits, 10 misses cache of 1000 names, 9 insertions, 1 evictions \
-             2 restarts end of the last process: signal 9",
+             2 restarts end of the previous process: signal 9",
             "sidecar running for 1 h 2 min, health mode: self",
             "kubedns \u{2713} answers, unchanged for 55 s; kubernetes.default.svc.cluster.local. SRV at 127.0.0.1:53 over udp every 5 s; 0.70 ms",
             "version 00ff has been in force since 2026-11-21T01:00:00Z",

@@ -36,7 +36,7 @@ async fn fetch_bytes(source: &str, files: &FileReads) -> anyhow::Result<Vec<u8>>
         return Ok(page.body);
     }
 
-    // A read of a file on a dead mount never ends. No second read is started meanwhile.
+    // A read of a file on a dead mount hangs. Until the read ends, no second read is started.
     let path = source.to_owned();
     let bytes = files
         .run(move || read_file(&path))
@@ -61,7 +61,7 @@ pub(crate) async fn fetch_page(url: &str) -> anyhow::Result<Page> {
     Ok(get(&with_port(authority), path, TIMEOUT, MAX_SIZE).await?)
 }
 
-/// The host and port of an URL. Without a port, it is the port of HTTP.
+/// The host and port of a URL. The default port is 80.
 fn with_port(authority: &str) -> String {
     // An IPv6 address has colons, too.
     let port = authority.rsplit_once(':').map(|(_, port)| port);
