@@ -7,7 +7,7 @@
 //! out.
 //!
 //! The nanny reports which names an upstream serves. For a stub domain, the probe queries the SOA
-//! record of that domain. Otherwise the probe queries the name servers of the root. If the upstream
+//! record of that domain. Otherwise the probe queries the NS records of the root. If the upstream
 //! answers this query with SERVFAIL or REFUSED, a second query asks for the address of
 //! `--upstream-probe-name`. SERVFAIL and REFUSED are failures. After a first failure, the probe is
 //! repeated at once.

@@ -193,8 +193,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         matches!(path, ["dns"] | ["dns", "ns"]) || self.authority.records.has_descendants(path)
     }
 
-    /// Whether the apex and empty non-terminals exist, as in RFC 1034. In kube-dns they have no
-    /// records (NXDOMAIN), except for the SOA of the cluster domain.
+    /// Whether the apex and empty non-terminals exist, as in RFC 1034. In kube-dns they get
+    /// NXDOMAIN, except for the SOA of the cluster domain.
     pub(crate) fn is_whole_zone(&self) -> bool {
         self.view.zone().strict || self.authority.further.is_some()
     }
@@ -313,8 +313,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         }
     }
 
-    /// Lowers all TTLs of an answer with several records to the lowest one, and to the maximum of
-    /// the zone, as SkyDNS does. A single record keeps its TTL.
+    /// If an answer has several records, sets all TTLs to the lowest one, or to the maximum of the
+    /// zone if that is lower. SkyDNS does the same. A single record keeps its TTL.
     fn lower_answer_ttls(&mut self) {
         let (lowest, highest) = self.message.answer_ttls();
         let max_ttl = self.authority.max_ttl(self.view.zone());

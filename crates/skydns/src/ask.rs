@@ -19,7 +19,7 @@ pub struct Response {
     /// The RCODE; `None` if this server does not respond itself, for example because it forwards
     /// the query to an upstream.
     pub rcode: Option<u16>,
-    /// The answer section, in the random order that any client gets.
+    /// The answer section, in random order, as a client gets it.
     pub records: Vec<Record>,
     /// Whether the answer is truncated over UDP without EDNS.
     pub truncated: bool,

@@ -71,8 +71,8 @@ pub struct EntryVisit<'a, 'v> {
     /// Whether the last label matches only an entry with an equal label. Then `*` is not a
     /// wildcard. SkyDNS looks up CNAME records in this way.
     pub exact: bool,
-    /// Limit of the work. An entry costs one step, and a name that matches a wildcard costs some
-    /// dozens of steps. When no step is left, the visit ends and is incomplete.
+    /// Limit of the work. An entry costs one step, and a name that matches a wildcard costs a few
+    /// dozen steps. When no step is left, the visit ends and is incomplete.
     pub steps: &'a mut usize,
     /// Called with each entry.
     pub on_entry: &'a mut dyn FnMut(Entry<'v>),

@@ -19,8 +19,8 @@ pub(super) struct UpstreamPurpose {
 }
 
 impl UpstreamPurpose {
-    /// The purpose of an upstream if it is unknown which names it serves. Such an upstream is
-    /// probed with the queries for external names.
+    /// The purpose of an upstream whose served names are unknown. Such an upstream is probed with
+    /// the queries for external names.
     pub(super) fn unknown(probe_name: &Name) -> Self {
         Self {
             domains: Vec::new(),

@@ -26,7 +26,7 @@ impl Lab {
         let dnsmasq = Server::start(move |asked: &Asked| {
             assert_eq!(asked.name(), "servers.bind.");
             let reply = Reply::to(&asked.packet);
-            // dnsmasq cuts an answer of more than 512 octets over UDP.
+            // dnsmasq truncates a UDP answer of more than 512 octets.
             if asked.transport == Transport::Udp && told.lock().len() > 20 {
                 return reply.truncated().into();
             }

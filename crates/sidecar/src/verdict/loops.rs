@@ -1,5 +1,5 @@
-//! Faults of upstreams that forward queries back to the pod. As long as such a loop lasts, kubedns
-//! and dnsmasq send no client's query through it.
+//! Faults of upstreams that forward queries back to the pod. While such a loop lasts, kubedns and
+//! dnsmasq do not send clients' queries through it.
 
 use reports::finding::FindingKind;
 use reports::sidecar::SidecarStatus;

@@ -67,7 +67,7 @@ fn routes(routes: &[(&str, &str, u8)]) -> SidecarStatus {
 #[test]
 fn healthy_pod_has_no_findings() {
     assert_eq!(found(&good()), [""; 0]);
-    // Unknown values are no findings.
+    // Unknown values are not findings.
     let unknown = SidecarStatus {
         kubedns: PeerReport::default(),
         nanny: PeerReport {

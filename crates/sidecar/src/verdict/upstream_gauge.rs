@@ -56,7 +56,7 @@ impl UpstreamGauge {
         }
 
         // Series of other upstreams are removed. Otherwise each upstream that ever existed would
-        // keep its series. A missing series is no error.
+        // keep its series. A missing series is not an error.
         for (route, server) in before.difference(&exported) {
             let _ = self.up.remove_label_values(&[route, server]);
         }

@@ -129,8 +129,8 @@ async fn each_part_has_its_command() {
     assert_eq!(page, (200, "ok".to_owned()));
 }
 
-/// The sidecar has its own arguments `--probe`, and the pod has the liveness probes of old
-/// manifests.
+/// The sidecar has `--probe` arguments instead of the commands of exechealthz, and the pod has the
+/// liveness probes of old manifests.
 #[tokio::test]
 async fn probes_replace_commands() {
     let kubedns = format!("--probe=kubedns,127.0.0.1:10053,{NAME},1,A");

@@ -25,8 +25,8 @@ impl Servers {
         }
     }
 
-    /// The arguments `--probe` of the recorded kube-dns, with these servers. The probe `tcp` is
-    /// added.
+    /// The `--probe` arguments of the recorded kube-dns, with these servers, and one more probe:
+    /// `tcp`.
     pub(crate) fn probes(&self) -> Vec<String> {
         let up = self.upstream.addr();
         [

@@ -56,7 +56,7 @@ struct AliasSet<'n> {
     beside_addresses: bool,
 }
 
-/// The state of following aliases, within one section of the answer.
+/// The state of a walk along aliases, within one section of the answer.
 struct AliasWalk<'o> {
     section: Section,
     families: AddressFamilies,

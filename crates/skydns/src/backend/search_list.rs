@@ -40,9 +40,9 @@ impl Zone {
         })
     }
 
-    /// The names to look up for `name` (wire format) of a client in `namespace`, beginning with
-    /// `name` itself. `None` without `--autopath`, and if `name` is not below the client's
-    /// first search domain.
+    /// The names to look up for `name` (wire format) of a client in `namespace`. The first one is
+    /// `name` itself, unless `name` is below the search suffix. `None` without `--autopath`, and if
+    /// `name` is not below the client's first search domain.
     pub fn search_list_of_client(&self, name: &[u8], namespace: &str) -> Option<SearchList> {
         let search = self
             .search
