@@ -150,8 +150,8 @@ impl Cause {
     }
 
     /// Adds the cause to the OPT record of a response, if the response stays within `limit` octets.
-    /// The response begins at `start` and ends with `out`. A response without an OPT record, or one
-    /// that already has an extended error, stays unchanged.
+    /// The response is the part of `out` from `start` to the end. A response without an OPT record,
+    /// or with an existing extended error, stays unchanged.
     pub(crate) fn append(&self, start: usize, limit: usize, out: &mut Vec<u8>) {
         let message = out.get(start..).unwrap_or_default();
         let size = message.len();

@@ -163,7 +163,7 @@ impl ClientRates {
         u64::try_from(elapsed.as_micros()).map_or(TIME_MASK, |micros| micros + 1)
     }
 
-    /// Logs a limited client, unless a limited client was logged a moment ago.
+    /// Logs a client above its limit, unless such a client was logged a moment ago.
     pub(crate) fn warn_of_limited(&self, client: IpAddr, now: Instant) {
         if self.warnings.take_turn(now) {
             tracing::warn!(%client, "client exceeds --client-qps; its queries above the limit get REFUSED");

@@ -222,7 +222,7 @@ struct Engine<'a, V> {
 enum NameResult<'a> {
     /// The name was answered, or its answer waits.
     Progress(NameProgress),
-    /// A zone of ours holds the name, and the name does not exist. Nothing usable was written.
+    /// The name is in a zone of ours, but does not exist. Nothing usable was written.
     Missing(Authority<'a>),
 }
 
@@ -238,7 +238,7 @@ impl<'a, V: View> Engine<'a, V> {
         if let Some(reply) = self.reject_query(out) {
             return EngineOutcome::Reply(reply);
         }
-        // A client must not get data of another class than it queried.
+        // A client must not get data of a class that it did not query.
         if self.query.qclass != class::IN {
             return EngineOutcome::Reply(self.answer_other_class(out));
         }
@@ -423,8 +423,8 @@ impl<'a, V: View> Engine<'a, V> {
         self.new_reply(System::Auth, rcode, false)
     }
 
-    /// Answers REFUSED. RD is copied only with `--strict-dns`: kube-dns does not copy RD, against
-    /// RFC 1035, section 4.1.1.
+    /// Answers REFUSED. RD is copied only with `--strict-dns`: kube-dns does not copy RD, contrary
+    /// to RFC 1035, section 4.1.1.
     pub(super) fn refuse_query(&self, cause: &Cause, out: &mut Vec<u8>) -> Reply {
         let copied = if self.view.zone().strict { flag::RD } else { 0 };
         self.append_empty(rcode::REFUSED, copied, out);
@@ -574,7 +574,7 @@ impl<'a, V: View> Engine<'a, V> {
             return None;
         }
 
-        // On a socket of both families an IPv4 client appears as `::ffff:10.0.0.1`.
+        // On a dual-stack socket, an IPv4 client appears as `::ffff:10.0.0.1`.
         let client = self.context.client?.to_canonical();
         let namespace = self.view.namespace_of(client)?;
         zone.search_list_of_client(self.query.name, namespace)

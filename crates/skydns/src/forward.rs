@@ -343,7 +343,7 @@ impl Forwarder {
             }
             JoinOutcome::Joined(waiter) => Ok(waiter),
             JoinOutcome::Started(owner, waiter) => {
-                // An identical query may have ended after the caller looked into the cache.
+                // An identical query may have ended after the caller searched the cache.
                 let cache = self.state.cache.as_ref();
                 if let Some(reply) = cache.and_then(|cache| cache.fresh_reply(&query.key)) {
                     owner.finish(Ok(reply));

@@ -42,7 +42,7 @@ fn check_local(client: Option<ClientAddr>, headers: &HeaderMap) -> Result<(), No
         IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(Ipv6Addr::LOCALHOST),
     ];
-    // On a socket of both families, 127.0.0.1 appears as `::ffff:127.0.0.1`.
+    // On a dual-stack socket, 127.0.0.1 appears as `::ffff:127.0.0.1`.
     if !client.is_some_and(|client| loopback.contains(&client.0.ip().to_canonical())) {
         return Err(NotLocal::Client);
     }

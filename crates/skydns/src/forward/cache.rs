@@ -346,7 +346,7 @@ fn is_failure(reply: &UpstreamReply) -> bool {
     matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED)
 }
 
-/// The entry as its own key, so that the name and the upstreams are in memory once.
+/// The entry as its own key, so that the name and the upstreams are stored only once.
 #[derive(Clone, Debug)]
 struct EntryKey(CacheEntry);
 

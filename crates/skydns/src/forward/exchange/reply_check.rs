@@ -66,8 +66,8 @@ fn check_with_question(
     }
 }
 
-/// Accepts an error response without question, except NXDOMAIN. A server may send such a response
-/// if it did not understand the query.
+/// Accepts an error response that has no question, except NXDOMAIN. A server may send such a
+/// response if it did not understand the query.
 fn check_without_question(
     query: &UpstreamQuery,
     upstream: &Upstream,

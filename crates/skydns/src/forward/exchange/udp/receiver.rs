@@ -94,9 +94,9 @@ impl ReplyReceiver {
         self.sockets.are_queries_waiting()
     }
 
-    /// Waits for events, for `timeout` at most if there is one, receives replies, and runs the
-    /// tasks that wait for them. Returns whether there was an event other than a reply. The caller
-    /// must have entered the runtime: the tasks use timers.
+    /// Waits for events, for at most `timeout` if it is set. Receives replies, and runs the tasks
+    /// that wait for them. Returns whether there was an event other than a reply. The caller must
+    /// have entered the runtime: the tasks use timers.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> bool {
         self.watch_clients(true);
 

@@ -55,7 +55,7 @@ struct UsedId {
 struct SocketQueries {
     used: Vec<UsedId>,
     mismatches: usize,
-    /// Whether the socket is used for no further queries, because of a flood or of silence.
+    /// Whether the socket takes no further queries, because of a flood or of silence.
     retired: bool,
 }
 
@@ -104,7 +104,7 @@ impl UpstreamSocket {
         self.token
     }
 
-    /// Adds a query under a new ID. `None` if the socket is used for no further queries.
+    /// Adds a query under a new ID. `None` if the socket takes no further queries.
     pub(super) fn add_query(&self, query: &UpstreamQuery, now: Instant) -> Option<AddedQuery> {
         let mut queries = self.queries.lock();
         if !self.takes_queries(&queries, now) {
@@ -147,8 +147,8 @@ impl UpstreamSocket {
         !self.takes_queries(queries, now) && !queries.any_waits()
     }
 
-    /// Uses the socket for no further queries. After silence, the path of the packets from this
-    /// port may be dead: for example, a Service may send these packets to a dead server.
+    /// From now on, the socket takes no further queries. After silence, the path of the packets
+    /// from this port may be dead: for example, a Service may send these packets to a dead server.
     pub(super) fn retire(&self) {
         self.queries.lock().retired = true;
     }

@@ -257,7 +257,7 @@ impl OpenSockets {
         self.table.lock().open.get(&token).cloned()
     }
 
-    /// Closes the sockets that are used for no further queries and have no query that waits.
+    /// Closes the sockets that take no further queries and have no waiting queries.
     pub(super) fn close_finished(&self, now: Instant) {
         let mut table = self.table.lock();
         table.open.retain(|_, socket| !socket.is_finished(now));
