@@ -8,7 +8,7 @@
 //! | property | input |
 //! | --- | --- |
 //! | [`query`] | one octet for records, transport and upstream answers, then a client's message |
-//! | [`search`] | one octet that selects the search list and the query, then twelve octets that select the records of the names in the list, then the queried name |
+//! | [`search`] | one octet for list and query, twelve for records, then a name and a namespace |
 //! | [`reply`] | three octets that select the query, then a message from an upstream server |
 //! | [`frames`] | one octet that selects the sizes of the pieces, then a stream of messages over TCP or TLS |
 //! | [`config_map`] | a resolv.conf and the values of the `ConfigMap`, separated by zero octets |

@@ -41,6 +41,10 @@ enum End {
 /// For any set of existing names, kubedns finds the same result as a client that searches the list
 /// itself. A and AAAA records come from the same name of the list. If the responses are malformed,
 /// the answer is still a well-formed message.
+///
+/// The first octet of the input selects the search list and the query. The next twelve octets
+/// select the records of the names in the list. The other octets are a name and, as its last label,
+/// the client's namespace.
 pub fn search(input: &[u8]) {
     let Some((&[choice, states @ ..], text)) = input.split_first_chunk::<{ STATES + 1 }>() else {
         return;

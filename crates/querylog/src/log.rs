@@ -99,8 +99,8 @@ impl<S: LineSource, O: Fn(&QueryLog) -> Result<S, LogOpenError>> QueryLogger<S, 
     }
 
     /// Replaces the log if the configured log has changed. The new source is opened before the old
-    /// source is closed. Otherwise a resource that both use, such as the log of dnsmasq, would be
-    /// stopped and started again.
+    /// source is closed. Otherwise a resource that both sources use, such as dnsmasq's query
+    /// logging, would be stopped and started again.
     fn apply_edit(&mut self) {
         let log = match self.logged {
             LoggedQueries::All => Some(QueryLog::default()),

@@ -32,7 +32,7 @@ const CHUNK_SIZE: usize = 64 << 10;
 /// Interval between reports of omitted lines.
 pub(crate) const OMITTED_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A source of lines, one for each query. dnsmasq's queries without an answer have lines, too.
+/// A source of lines, one for each query. Queries that dnsmasq did not answer have lines, too.
 pub trait LineSource: Send + Sync + 'static {
     /// Returns the next line, if any.
     fn next_line(&mut self) -> Option<QueryLine>;
@@ -70,7 +70,7 @@ pub fn tap_route<S: LineSource>(
         )
 }
 
-/// Answers requests of `/tap`.
+/// Answers requests for `/tap`.
 #[derive(Clone)]
 struct TapHandler<O> {
     open: O,
@@ -189,7 +189,7 @@ impl<S: LineSource> TapReader<S> {
         }
     }
 
-    /// The body of the reply. The body ends when the chosen time is over, when the source is over,
+    /// The body of the reply. The body ends when the chosen time is over, when the source ends,
     /// when the process stops, or when the reader disconnects.
     fn into_chunks(self) -> impl Stream<Item = Result<String, std::convert::Infallible>> {
         stream::unfold(self, |mut this| async move {

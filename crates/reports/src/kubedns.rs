@@ -255,13 +255,13 @@ impl KubednsReport {
         upstreams
     }
 
-    /// Whether kubedns watches Services and the endpoints in its records.
+    /// Whether the watches of Services and of the source of endpoints are open.
     pub fn is_watching(&self) -> bool {
         self.is_any_open(&["services"]) && self.is_watching_endpoints()
     }
 
-    /// Whether the watch of the endpoints in the records is open. If the source of the endpoints is
-    /// unknown, either watch is enough.
+    /// Whether the watch of the source of endpoints (Endpoints or EndpointSlices) is open. If the
+    /// source is unknown, either watch is enough.
     fn is_watching_endpoints(&self) -> bool {
         match &self.endpoints_source {
             Some(source) => self.is_any_open(&[source]),

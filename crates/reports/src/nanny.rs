@@ -78,7 +78,7 @@ pub struct DnsmasqProcess {
     pub restarts: BTreeMap<String, u64>,
     /// The way in which the last process ended.
     pub last_end: Option<String>,
-    /// The newest deaths and hangs, oldest first. Planned restarts, such as for a new
+    /// The most recent deaths and hangs, oldest first. Planned restarts, such as for a new
     /// configuration, are not among them.
     pub recent_ends: Vec<DnsmasqEnd>,
 }

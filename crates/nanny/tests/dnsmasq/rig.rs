@@ -317,7 +317,8 @@ impl NannyRig {
         (status, reason)
     }
 
-    /// Number of reloads that removed servers although queries may have been waiting for them.
+    /// Number of reloads that removed servers while dnsmasq may still have waited for answers from
+    /// these servers.
     pub(crate) fn hasty_reloads(&self) -> usize {
         self.logged("sent=\"Anyway\"")
     }
