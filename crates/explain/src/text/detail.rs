@@ -294,6 +294,10 @@ fn cached_text(detail: &NameDetail) -> String {
         .answers
         .iter()
         .any(|answer| !answer.records.is_empty());
+    let is_failure = detail
+        .answers
+        .iter()
+        .any(|answer| matches!(answer.rcode.as_deref(), Some("SERVFAIL" | "REFUSED")));
     let arguments = detail.dnsmasq.arguments.as_deref().unwrap_or_default();
     match detail.dnsmasq.keeps_seconds {
         None => String::new(),
@@ -301,6 +305,7 @@ fn cached_text(detail: &NameDetail) -> String {
             "; dnsmasq does not cache answers".to_owned()
         }
         Some(0) if has_records => "; dnsmasq does not cache the answer (ttl 0)".to_owned(),
+        Some(0) if is_failure => "; dnsmasq does not cache SERVFAIL or REFUSED".to_owned(),
         Some(0) => "; dnsmasq does not cache the answer (--no-negcache)".to_owned(),
         Some(seconds) => format!("; dnsmasq caches the answer for up to {seconds} s"),
     }
