@@ -39,6 +39,9 @@ pub struct SignalHelper {
     child: Child,
     requests: ChildStdin,
     responses: ChildStdout,
+    /// Number of requests whose responses have not been read. A response may come after its
+    /// timeout.
+    unread: usize,
 }
 
 impl SignalHelper {
@@ -58,6 +61,7 @@ impl SignalHelper {
                 child,
                 requests,
                 responses,
+                unread: 0,
             }),
             _ => Err(io::Error::other("the helper has no pipes")),
         }
@@ -77,7 +81,15 @@ impl SignalHelper {
     async fn request(&mut self, request: u8) -> Result<(), Errno> {
         let exchange = async {
             self.requests.write_all(&[request]).await?;
-            self.responses.read_u8().await
+            self.unread += 1;
+            // Responses that come after their timeout precede the response to this request.
+            loop {
+                let response = self.responses.read_u8().await?;
+                self.unread -= 1;
+                if self.unread == 0 {
+                    return Ok::<u8, io::Error>(response);
+                }
+            }
         };
 
         match timeout(RESPONSE_TIMEOUT, exchange).await {
@@ -163,4 +175,37 @@ fn process_owner(process: Pid) -> Option<Uid> {
         .find_map(|line| line.strip_prefix("Uid:"))?
         .split_ascii_whitespace();
     ids.next()?.parse().ok().map(Uid::from_raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A helper that answers its first request late, with an error, and its second with success.
+    fn slow_helper() -> SignalHelper {
+        let request = "dd bs=1 count=1 of=/dev/null 2>/dev/null";
+        let script = format!("{request}; sleep 1.3; printf '\\001'; {request}; printf '\\000'");
+        let mut child = Command::new("sh")
+            .args(["-c", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        SignalHelper {
+            requests: child.stdin.take().unwrap(),
+            responses: child.stdout.take().unwrap(),
+            child,
+            unread: 0,
+        }
+    }
+
+    #[tokio::test]
+    async fn late_response_is_not_that_of_next_request() {
+        let mut helper = slow_helper();
+        let first = helper.send_signal(Signal::SIGHUP).await;
+        assert_eq!(first, Err(Errno::EPERM), "the timeout");
+        let second = helper.send_signal(Signal::SIGUSR1).await;
+        assert_eq!(second, Ok(()));
+    }
 }
