@@ -5,7 +5,7 @@
 //! that starts the task. If a thread within [`run_woken`] wakes the task, the task continues on
 //! that thread. If any other thread wakes the task, the task continues on the runtime.
 //!
-//! A task must not block, as on any thread of the runtime.
+//! Like any task of the runtime, a task of this module must not block.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

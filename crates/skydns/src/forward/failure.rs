@@ -79,7 +79,8 @@ impl UpstreamFailure {
         }
     }
 
-    /// Converts an error of a socket. The caller excludes a lack of local sockets.
+    /// Converts an error of an open socket. For errors of connecting over TCP, use
+    /// [`Self::from_connecting`].
     pub(super) fn from_talking(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,

@@ -167,7 +167,7 @@ impl UpstreamHealth {
         state.silent_to = None;
         state.probing = false;
         state.failures = 0;
-        // A query without a usable answer is no good probe: its name may cause the failure.
+        // A query without a usable answer is not a good probe: its name may cause the failure.
         if matches!(rcode, rcode::NOERROR | rcode::NXDOMAIN) {
             if state.refusing {
                 tracing::info!(%upstream, "upstream server gives usable answers again");

@@ -112,8 +112,8 @@ impl TlsClient {
         Ok(stream)
     }
 
-    /// Checks the pins and the expiry of the certificate. rustls knows no pins, and checks the
-    /// expiry only in a full handshake.
+    /// Checks the pins and the expiry of the certificate. rustls does not support pins, and checks
+    /// the expiry only in a full handshake.
     fn check_certificate(
         &self,
         upstream: &Upstream,

@@ -19,7 +19,7 @@ pub(super) struct ExternalLookup {
     pub(super) answer: ExternalAnswer,
     /// Whether the answer is from the cache, because the upstreams failed.
     pub(super) stale: bool,
-    /// The rule of the configuration because of which the answer has no records.
+    /// The rule of the configuration that left out the records; `None` if no rule did.
     pub(super) rule: Option<RuleKey>,
 }
 

@@ -183,7 +183,7 @@ impl<S: UpstreamStream> ConnectionWorker<S> {
         }
     }
 
-    /// Serves queries until the connection breaks, is closed or has been idle. `on_end` is called
+    /// Serves queries until the connection breaks, is closed or times out. `on_end` is called
     /// before the waiting callers get the failure.
     pub(super) async fn run(mut self, on_end: impl FnOnce(ConnectionEnd)) {
         let failure = self.serve_until_end().await;
