@@ -218,7 +218,7 @@ mod tests {
         assert_ne!(
             first.soa_numbers(last),
             second.soa_numbers(last),
-            "two processes have different versions of the zone"
+            "EXPIRE differs between processes, even for the same serial"
         );
     }
 }

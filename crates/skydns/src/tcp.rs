@@ -285,8 +285,8 @@ impl<B: Backend> ClientConnection<B> {
         attempt
     }
 
-    /// Sends the response to a transfer query. Other queries on the connection wait until its end,
-    /// as RFC 5936, section 4.1, allows.
+    /// Sends the response to a transfer query. Other queries on the connection wait until the
+    /// response is complete, as RFC 5936, section 4.1, allows.
     async fn send_zone(&mut self, query: &[u8], started: Instant) -> io::Result<()> {
         let deadline = tokio::time::Instant::now() + TRANSFER_TIMEOUT;
         let transfers = self.resolver.transfers();
@@ -351,8 +351,8 @@ impl<B: Backend> ClientConnection<B> {
 /// Received octets, split into messages.
 struct TimedFrames {
     octets: wire::FrameBuffer,
-    /// Time at which the first incomplete message began to arrive, or at which the connection
-    /// became idle.
+    /// Time from which the timeout counts: [`STALL_TIMEOUT`] for the message in the buffer, or the
+    /// idle timeout if the buffer is empty.
     since: tokio::time::Instant,
 }
 

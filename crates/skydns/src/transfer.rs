@@ -79,8 +79,8 @@ struct ZoneSerial {
 }
 
 impl<V: View> ZoneTransfers<V> {
-    /// Creates transfers for `peers`. With `key`, transfer queries must be signed. `serials`
-    /// numbers the versions of the zones.
+    /// Creates transfers for `peers`. With `key`, transfer queries must be signed. The versions of
+    /// the zones get their serials from `serials`.
     pub fn new(
         peers: TransferPeers,
         key: Option<TsigKey>,

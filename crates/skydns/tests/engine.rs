@@ -83,8 +83,8 @@ fn own_reply(view: &Fixed, query: &[u8]) -> Message {
     Message::parse(&reply).unwrap()
 }
 
-/// Shortens a record in text format. Of an SOA record, only owner, TTL and MINIMUM are returned.
-/// Its other fields, except for the serial, are checked here. Other records are returned unchanged.
+/// Shortens a record in text format. An SOA record is reduced to owner, TTL and MINIMUM. Its other
+/// fields, except for the serial, are checked here. Other records are returned unchanged.
 fn brief(record: &str) -> String {
     let fields: Vec<&str> = record.split(' ').collect();
     let [
@@ -264,7 +264,8 @@ fn several_domains_hold_the_same_names() {
 
 /// Each row has a name and three outcomes: with `--fallthrough` for the whole zone, with
 /// `--fallthrough` for two domains, and before the first sync. An outcome is an RCODE or
-/// `forward/Recursive`. An existing name is not forwarded, even if its alias cannot be resolved.
+/// `forward/Recursive`. An existing name is not forwarded, even if the target of its CNAME cannot
+/// be resolved.
 const FALLTHROUGH: &str = "
     no.apps.svc.cluster.local  forward/Recursive NXDOMAIN          REFUSED
     no.OTHER.svc.cluster.local forward/Recursive forward/Recursive REFUSED

@@ -153,7 +153,7 @@ fn split_tokens(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     for line in text.lines() {
         let mut rest = line.trim_start();
-        // A comment ends the line.
+        // A comment extends to the end of the line.
         while !rest.is_empty() && !rest.starts_with('#') && !rest.starts_with("//") {
             let (token, next) = rest.split_at(token_length(rest));
             tokens.push(token.trim_matches('"').to_owned());

@@ -170,7 +170,7 @@ impl OwnerNames {
 
         let start = u32::try_from(self.octets.len());
         let length = u8::try_from(owner.len());
-        // Labels of more than 255 octets are left out, because no valid name contains them.
+        // A name of more than 255 octets is not valid, and is left out.
         if let (Ok(start), Ok(length)) = (start, length) {
             self.octets.extend_from_slice(owner);
             self.spans.push(NameSpan { start, length });

@@ -109,8 +109,8 @@ impl<V: View> ZoneNotifier<V> {
         Ok(self.socket.insert(socket))
     }
 
-    /// Closes the socket after an error of sending or receiving. The next notification opens
-    /// another socket.
+    /// Closes the socket after a failure to send or receive. The next notification opens another
+    /// socket.
     fn close_socket(&mut self, error: &io::Error) {
         tracing::debug!(secondary = %self.target, %error, "cannot send NOTIFY or get a response");
         self.socket = None;

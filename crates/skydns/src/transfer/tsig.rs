@@ -245,7 +245,7 @@ impl<'m> TsigRecord<'m> {
         record
     }
 
-    /// Rejects the query with `error`, in a response without signature (RFC 8945, section 5.2).
+    /// Rejects the query with `error`, in an unsigned response (RFC 8945, section 5.2).
     fn refuse(self, error: u16) -> TsigRefusal {
         let response = Self {
             mac: &[],

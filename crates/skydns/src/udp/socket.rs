@@ -55,7 +55,7 @@ pub(crate) enum LocalAddress {
     Bound,
     /// An IPv4 address, in network byte order as in the kernel.
     V4(u32),
-    /// An IPv6 address, and the number of the interface.
+    /// An IPv6 address, and the index of the interface.
     V6([u8; 16], u32),
 }
 

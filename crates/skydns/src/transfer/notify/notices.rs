@@ -1,4 +1,4 @@
-//! The notifications of one secondary: the zones that have changed, and the time of each message.
+//! The notifications to one secondary: the zones that have changed, and the time of each message.
 //! This module does no input or output.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ const RESPONSE_WAITS: [u64; 5] = [1, 2, 4, 8, 16];
 /// Minimum time between two messages for a zone.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The notifications of one secondary. The map contains only transferred zones, so its size is
+/// The notifications to one secondary. The map contains only transferred zones, so its size is
 /// bounded.
 #[derive(Debug, Default)]
 pub(super) struct PendingNotices {
@@ -240,7 +240,7 @@ mod tests {
         );
         assert_eq!(notices.next_due(), None);
 
-        // The message for the next change is sent at the earliest a second after the last message.
+        // The message for the next change is sent no earlier than a second after the last message.
         notices.set_serials(
             &[zone_serial("cluster.local", 2)],
             start + Duration::from_millis(1500),
