@@ -371,8 +371,8 @@ fn send_external_query(server: SocketAddr) -> std::net::UdpSocket {
     client
 }
 
-/// After the stop, the socket stays open while an answer is pending, and the server answers further
-/// queries.
+/// A server that is told to stop keeps its socket open while an answer is pending, and still
+/// answers other queries.
 #[tokio::test(flavor = "multi_thread")]
 async fn stopping_server_answers_until_last_reply() {
     let upstream = upstream_after(Duration::from_millis(1500)).await;

@@ -223,8 +223,8 @@ async fn joined_caller_survives_first_caller() {
     drop(first);
     fickle.goes_on();
 
-    // The upstream answers the second packet of the first caller's query. A second packet does not
-    // count in `requests_total`. So a count of 1 shows that the second caller caused no query.
+    // The upstream answers when the first caller's query is sent again. `requests_total` does not
+    // count the repeated packet. So a count of 1 shows that the second caller's query was not sent.
     assert_eq!(outcome_text(&second.await), GOOD);
     assert_eq!(subject.count("requests_total"), 1);
 }

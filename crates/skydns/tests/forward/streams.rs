@@ -260,9 +260,9 @@ async fn reply_to_other_query_is_ignored() {
         assert_eq!(kept.subject.errors("mismatch"), 1);
     }
     for (what, reaction) in [
-        ("another question", Reply::to(&[]).wire()),
-        ("no message", vec![1, 2, 3]),
-        ("nothing", vec![]),
+        ("a reply without a question", Reply::to(&[]).wire()),
+        ("three octets", vec![1, 2, 3]),
+        ("a message without octets", vec![]),
     ] {
         for kept in Kept::both(short_limits(), || {
             let reaction = reaction.clone();

@@ -354,7 +354,7 @@ async fn forward_metrics_have_documented_names() {
     assert_eq!(subject.count("requests_total"), 2);
     assert_eq!(subject.count("request_duration_seconds"), 1);
     assert_eq!(subject.count("errors_total"), 1);
-    // The label is the client's transport, although the query is forwarded over UDP.
+    // The label `transport` is the client's transport, although the query is forwarded over UDP.
     let over_tcp = subject.outcome(a_over_tcp("x.test."), &upstreams[1..]);
     assert_eq!(over_tcp.await, GOOD);
     for (transport, count) in [("udp", 2), ("tcp", 1)] {

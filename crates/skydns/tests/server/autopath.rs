@@ -50,7 +50,7 @@ async fn autopath_leaves_other_queries_unchanged() {
     let view = || Fixed::new(&[upstream.addr()]);
     let server = start(view().autopath(&["corp.test"], &[(POD, "apps")]));
     for (what, client, name) in [
-        ("no pod", NODE, "www.example.test.apps.svc"),
+        ("not a pod", NODE, "www.example.test.apps.svc"),
         ("another namespace", POD, "www.example.test.shop.svc"),
         ("the second domain", POD, "www.example.test.svc"),
         ("the third domain", POD, "www.example.test"),

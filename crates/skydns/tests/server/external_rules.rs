@@ -13,8 +13,8 @@ fn name(text: &str) -> Name {
     Name::parse(text).expect("a name")
 }
 
-/// An upstream that has the public address 192.0.2.1 for type A of every name. Names that begin
-/// with `in` also have private addresses.
+/// An upstream that answers A queries for every name with the public address 192.0.2.1. Names that
+/// begin with `in` also have private addresses.
 async fn upstream() -> Upstream {
     Upstream::start(|asked: &Asked| {
         let name = asked.name();

@@ -147,7 +147,7 @@ mail.example.test| 20 MX 10 mx.example.test.
 www.example.test MX NOERROR
 THEIRS 20
 
-# the CNAME is the same as for addresses
+# a CNAME query gets the same CNAME as an A query
 www.example.test CNAME NOERROR
 www.example.test| 20 CNAME www.example.test.
 
