@@ -150,7 +150,7 @@ impl TcpConnection {
         Ok(())
     }
 
-    /// Receives the next message of the server.
+    /// Receives the next message from the server.
     pub async fn receive(&mut self, patience: Duration) -> Result<Vec<u8>, AskError> {
         timeout(patience, self.next_message())
             .await

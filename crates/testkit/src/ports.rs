@@ -28,7 +28,7 @@ struct Reserved {
     unused: std::ops::Range<u16>,
 }
 
-/// A port of 127.0.0.1 that is free over UDP and TCP.
+/// A port of 127.0.0.1 that is free for both UDP and TCP.
 ///
 /// Every call returns a different port. Two processes that run at the same time never get the same
 /// port.

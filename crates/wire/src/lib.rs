@@ -52,7 +52,7 @@ pub use writer::{
     ErrorResponse, MessageFull, NameForm, RecordHead, ResponseWriter, SoaData, WriterMark,
 };
 
-/// Error of parsing octets that are not a DNS message.
+/// The reason why octets cannot be parsed as a DNS message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {

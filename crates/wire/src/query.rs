@@ -34,7 +34,7 @@ pub struct Query<'q> {
     /// The transport.
     pub transport: Transport,
     /// Whether a section has fewer records than its count, or an OPT record has an owner other than
-    /// the root. kube-dns answers such queries; with `--strict-dns` they are malformed.
+    /// the root. kube-dns answers such queries; with `--strict-dns` they get FORMERR.
     pub lax: bool,
     /// Maximum size of a UDP answer in octets, even if the query advertises more.
     pub max_udp: usize,
@@ -67,9 +67,9 @@ impl QueryError {
 impl<'q> Query<'q> {
     /// Parses a message.
     ///
-    /// As in kube-dns, there must be one question and at most one record in answer, one in
-    /// authority and two in additional. Sections may have fewer records than their counts, but the
-    /// message must not end within a record.
+    /// As in kube-dns, QDCOUNT must be 1, ANCOUNT and NSCOUNT at most 1, and ARCOUNT at most 2.
+    /// Sections may have fewer records than their counts, but the message must not end within a
+    /// record.
     pub fn parse(message: &'q [u8], transport: Transport) -> Result<Self, QueryError> {
         let header = Header::parse(message).map_err(|_| QueryError::Ignore)?;
         if header.is_response() {
@@ -163,7 +163,7 @@ impl<'q> Query<'q> {
     }
 }
 
-/// A query that owns its message. The parsed fields are kept beside the octets, so the message is
+/// A query that owns its message. The parsed fields are kept with the message, which is therefore
 /// not parsed again.
 #[derive(Debug)]
 pub struct OwnedQuery {
@@ -284,7 +284,7 @@ fn client_subnet_is_well_formed(data: &[u8]) -> bool {
         return false;
     };
     match u16::from_be_bytes([high, low]) {
-        // The client wants no subnet to be sent to other servers.
+        // The client does not want its subnet to be sent to other servers.
         0 => source == 0,
         1 => source <= 32 && scope <= 32,
         2 => source <= 128 && scope <= 128,
