@@ -3,7 +3,7 @@
 //! * [`graph`]: the dependency graph of the workspace.
 //! * [`licence`]: the allowed licences (`deny.toml`), and the check of an SPDX expression.
 //! * [`lock`]: the sources of crates in `Cargo.lock`.
-//! * [`page`]: the list of third-party crates, `THIRD-PARTY-LICENCES.md`.
+//! * [`page`]: the list of third-party software, `THIRD-PARTY-LICENCES.md`.
 //!
 //! `make deny` runs cargo-deny for the checks that need more than cargo: duplicates, licence files
 //! and advisories.

@@ -50,8 +50,9 @@ impl Negatives {
 fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
     let of_alias = kind.is_alias(question.name);
     match question.rtype {
-        // kubedns answers SRV of an ExternalName Service with port 0 and the target, as kube-dns
-        // does. dnsmasq follows the cached CNAME, and answers with the target's SRV records.
+        // kubedns answers an SRV query for an ExternalName Service with port 0 and the target, as
+        // kube-dns does. dnsmasq follows the cached CNAME, and answers with the target's SRV
+        // records.
         "SRV" if of_alias => true,
         // kubedns completes the name with a search list, and answers with SRV records that have the
         // queried name as owner. If dnsmasq has cached the CNAME of the queried name, dnsmasq

@@ -14,7 +14,7 @@
 {{- end -}}
 
 {{- if and $values.configMap.create (not (has "ConfigMap/kube-dns" $names)) -}}
-{{- fail (printf "configMap.create: the shape %s has no ConfigMap, it uses that of the cluster" $shape) -}}
+{{- fail (printf "configMap.create: the shape %s has no ConfigMap: it uses that of the cluster" $shape) -}}
 {{- end -}}
 {{- if and $values.configMap.data (not $values.configMap.create) -}}
 {{- fail "configMap.data has no effect without configMap.create: the ConfigMap stays as it is in the cluster" -}}
@@ -39,7 +39,7 @@
 {{- end -}}
 
 {{- if and (ne $values.clusterIP "10.96.0.10") (not (has "Service/kube-dns" $names)) -}}
-{{- fail (printf "clusterIP: the shape %s has no Service, it uses that of the cluster" $shape) -}}
+{{- fail (printf "clusterIP: the shape %s has no Service: it uses that of the cluster" $shape) -}}
 {{- end -}}
 
 {{- if not (has "DaemonSet/node-local-dns" $names) -}}

@@ -97,7 +97,7 @@ pub fn rollout_faults(pod: &Pod) -> Vec<String> {
     faults
 }
 
-/// Faults that would leave kubedns without records if it restarted while the API server is down.
+/// Faults that would leave kubedns without records if it restarted while the API server was down.
 pub fn snapshot_faults(pod: &Pod) -> Vec<String> {
     let Some(kubedns) = pod.container("kubedns") else {
         return vec!["no container of the pod runs kubedns".to_owned()];

@@ -1,7 +1,7 @@
 //! Removes everything that a test has made, even if the test panics or is killed.
 //!
-//! A shell in a process group of its own reads from a pipe until the pipe ends. The kernel closes
-//! the test's end of the pipe when the test's process ends in any way. Then the shell cleans up.
+//! A shell in a process group of its own reads from a pipe until end of file. However the test's
+//! process ends, the kernel closes the test's end of the pipe. Then the shell cleans up.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

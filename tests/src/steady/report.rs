@@ -45,7 +45,7 @@ impl Report {
     /// or failed query outside of excuses, and at an excuse that has not ended.
     #[allow(
         clippy::print_stdout,
-        reason = "the test runner shows it with a failure, and with --no-capture"
+        reason = "the test runner shows the report after a failure, and with --no-capture"
     )]
     pub fn check(&self, title: &str) {
         let text = format!("{title}\n{self}");

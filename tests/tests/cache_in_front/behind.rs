@@ -44,7 +44,7 @@ pub(crate) struct Behind {
     _upstream: Upstream,
 }
 
-/// Answers A and AAAA of every name with one address.
+/// Answers A and AAAA queries for every name with one address of the queried type.
 fn outside(asked: &Asked) -> Reaction {
     let (reply, name) = (Reply::to(&asked.packet), asked.name());
     match asked.rtype().as_str() {

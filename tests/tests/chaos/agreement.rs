@@ -1,5 +1,5 @@
 //! Checks that `/status`, `check cluster` and the alerts agree about each fault, and that `/status`
-//! never says "well" while a client has had no answer for more than ten seconds.
+//! never says "well" while a client has had no usable answer for more than ten seconds.
 //!
 //! Each pod has its faults one after the other, and all pods run at the same time. A real
 //! Prometheus (Debian: `prometheus`) evaluates the alerts. If Prometheus is not installed, the test
@@ -34,7 +34,7 @@ use self::client::Client;
 use self::fault::{Expected, Fault, Stage, sidecar_status};
 use self::prometheus::Prometheus;
 
-/// The longest time for which the pod may be called well while a client gets no answers.
+/// The longest time for which the pod may be called well while a client gets no usable answer.
 const OUTAGE: Duration = Duration::from_secs(10);
 /// Maximum time until `/status` reports a fault.
 const FOUND: Duration = Duration::from_secs(45);
@@ -222,7 +222,7 @@ impl Views<'_> {
     }
 
     /// Waits for a finding of this kind. If there is a client, also waits until the client has had
-    /// no answer for longer than [`OUTAGE`]. Returns the text of the finding.
+    /// no usable answer for longer than [`OUTAGE`]. Returns the text of the finding.
     async fn find(&self, kind: FindingKind, client: Option<&Client>) -> Result<String, String> {
         let deadline = Instant::now() + FOUND;
         let mut looks = interval(LOOK);

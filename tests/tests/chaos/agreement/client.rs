@@ -1,4 +1,5 @@
-//! A client that repeats one query, and measures for how long it has had no answer.
+//! A client that repeats one query, and measures for how long it has had no usable answer.
+//! Answers with NOERROR or NXDOMAIN are usable.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -42,8 +43,7 @@ impl Client {
     }
 
     /// The duration of the outage in progress; zero without an outage. An outage begins with a
-    /// query that gets no answer, or an RCODE other than NOERROR and NXDOMAIN. The next answer with
-    /// NOERROR or NXDOMAIN ends the outage.
+    /// query that gets no usable answer. The next usable answer ends the outage.
     pub(super) fn outage(&self) -> Duration {
         let since = self.outage.lock().since;
         since.map_or(Duration::ZERO, |since| since.elapsed())
