@@ -99,7 +99,7 @@ pub fn parse(text: &str) -> Exposition {
                 .unwrap_or_else(|| panic!("the sample belongs to no metric: {line}"));
             assert!(
                 belongs(&series.name, &current, &family.kind),
-                "{line} is no sample of the metric {current}, whose type is {:?}",
+                "{line} is not a sample of the metric {current}, whose type is {:?}",
                 family.kind
             );
             family.series.push(series);

@@ -18,9 +18,9 @@ use crate::conformance::memory::Memory;
 use crate::conformance::vector::{ApiServer, Scenario, Step};
 use crate::conformance::verdict::{Bench, Outcome, Verdict};
 
-/// The pause after a change without a marker ([`Markers`]): three periods of the scenarios'
-/// `--config-period`. After the pause, the server has certainly read a new configuration. If the
-/// server rejects the configuration, no answer shows this.
+/// The pause after a change without a marker ([`Markers`]): three times the `--config-period` of
+/// the scenarios. After the pause, the server has certainly read a new configuration. The pause is
+/// needed, because a rejected configuration changes no answer.
 const NO_EFFECT: Duration = Duration::from_millis(900);
 
 /// The time within which a changed configuration or Node must take effect. No marker ([`Markers`])

@@ -1,11 +1,11 @@
-//! Detects that the server has applied an event. The test makes a further event, called a marker,
-//! on the same watch. Then the test queries the record of the marker until the server answers with
-//! that record.
+//! Detects that the server has applied an event. After the event, the test adds a marker on the
+//! same watch: a new Service, or a new address of a headless Service. Then the test queries the
+//! name of the marker until the server answers with the marker's address.
 //!
-//! Services and Endpoints arrive on different watches, so each watch has its own markers. A marker
-//! is a new Service, or a new address of a headless Service. All markers are removed before the
-//! questions of a step are sent. No address is used twice: the records of a removed marker may
-//! remain for a while, and would look like the records of the new marker.
+//! Services and Endpoints arrive on different watches, so each watch has its own markers. All
+//! markers are removed before the questions of a step are sent. No address is used twice: the
+//! records of a removed marker may remain for a while, and would look like the records of the new
+//! marker.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use super::server::Server;
 /// the namespaces. This namespace is the last one, so the slice of a marker is made last.
 const NAMESPACE: &str = "zz-conformance-markers";
 const HEADLESS: &str = "headless";
-/// The address before the first address of a marker.
+/// The addresses of the markers follow this address.
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 168, 240, 0);
 const PATIENCE: Duration = Duration::from_secs(20);
 
