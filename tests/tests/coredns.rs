@@ -1,7 +1,7 @@
 //! Compares the answers of kubedns with answers of CoreDNS' kubernetes plugin
 //! (`tests/conformance/coredns`). Some answers were recorded, and some come from the tests of
 //! CoreDNS. The flags of kubedns correspond to the options of the plugin. The test puts objects
-//! directly into the index, and queries directly into the engine.
+//! directly into the index, and passes queries directly to the engine.
 //!
 //! `COREDNS=pods cargo test -p tests --test coredns` limits this comparison to the scenarios with
 //! `pods` in their name.

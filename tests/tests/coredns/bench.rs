@@ -26,7 +26,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Makes the records that kubedns has after its first lists, under the flags of the scenario.
+    /// Makes the records that kubedns has after its first lists, with the flags of the scenario.
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let flags = scenario.flags.iter().map(OsString::from);
         let options: Options = parse("kube-dns", Style::Pflag, flags).expect("the flags are valid");
@@ -95,7 +95,7 @@ fn read(packet: Vec<u8>) -> Response {
     }
 }
 
-/// The event with which a listed object reaches the index; `None` if the object is no Service,
+/// The event with which a listed object reaches the index; `None` if the object is not a Service,
 /// EndpointSlice, Namespace or Pod.
 fn event(object: &Value, options: &Options) -> Option<Event> {
     let pod_names = options.endpoint_names == EndpointNames::Pod;

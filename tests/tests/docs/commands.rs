@@ -18,8 +18,8 @@ const PORTS: &[&str] = &[
 ];
 const SUBCOMMANDS: &[&str] = &["check", "explain", "tap", "top"];
 const CONTAINERS: &[&str] = &["dnsmasq", "kubedns", "sidecar"];
-/// The directories with which a path in a command may begin, relative to the root of the
-/// repository.
+/// The words of a command that begin with these directories are checked as paths, relative to the
+/// root of the repository.
 const PATHS: &[&str] = &[
     "charts/",
     "examples/",

@@ -38,7 +38,7 @@ fn compare(
     let missing: Vec<_> = documented.difference(&found).collect();
     assert!(
         undocumented.is_empty() && missing.is_empty(),
-        "{binary} exports metrics that must not be there according to the page: {undocumented:?}; {binary} does not export metrics of the page: {missing:?}"
+        "{binary} does not match docs/metrics/: it also exports {undocumented:?}, and lacks {missing:?}"
     );
     for name in found {
         let (family, entry) = (&exported[name], &page[name]);

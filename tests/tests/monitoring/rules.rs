@@ -222,7 +222,8 @@ fn alerts_agree_with_findings() {
     assert_eq!(kinds, FindingKind::all().collect());
 }
 
-/// The text below the heading with this anchor, up to the next heading of any level.
+/// The text below the heading with this anchor, up to the next heading. Ignores headings of level
+/// one.
 fn section_of(page: &str, anchor: &str) -> Option<String> {
     // A line with a single `#` may be a comment in an example.
     let is_heading = |line: &&str| line.starts_with("##");

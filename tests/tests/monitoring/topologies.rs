@@ -11,8 +11,8 @@ use tests::e2e::{PATIENCE, Pod, get};
 use crate::{dashboard, promql, rules};
 
 /// For each topology, its name, the arguments of localpod, and whether Prometheus scrapes the
-/// nanny, as it does with the component `expose-nanny`. The topology `node` is left out: its pods
-/// have the metrics of `alone`, and two metrics of their node.
+/// nanny. The component `expose-nanny` lets Prometheus scrape the nanny. The topology `node` is
+/// left out: its pods have the metrics of `alone`, and two metrics of their node.
 const TOPOLOGIES: [(&str, &[&str], bool); 5] = [
     ("drop-in", &[], false),
     ("drop-in with expose-nanny", &[], true),
@@ -83,8 +83,8 @@ fn silent_alerts(names: &BTreeSet<String>) -> BTreeSet<String> {
         .collect()
 }
 
-/// In each topology every panel has data, and every alert can fire, except panels and alerts about
-/// a feature that the pod does not use, or a container that Prometheus does not scrape.
+/// In each topology every panel has data, and every alert can fire. The constants above name the
+/// exceptions.
 #[tokio::test]
 async fn panels_have_data_in_each_topology() {
     let mut pods = Vec::new();
