@@ -60,7 +60,11 @@ struct UpstreamSlot {
 #[derive(Debug, PartialEq, Eq)]
 enum TlsChange {
     /// TLS failed, or failed for another reason than before.
-    Failed(String),
+    Failed {
+        reason: String,
+        /// Whether the upstream still gets queries, over connections that were opened before.
+        is_queried: bool,
+    },
     /// TLS works after a failure.
     Works,
 }
@@ -68,13 +72,32 @@ enum TlsChange {
 impl UpstreamSlot {
     /// Returns the connection for a query; `None` if a new connection should be opened. With
     /// `fresh`, a new connection is preferred.
-    fn choose_connection(&mut self, fresh: bool) -> Option<&UpstreamConnection> {
+    ///
+    /// # Errors
+    ///
+    /// The failure of the last opening, if no connection may be opened or used yet.
+    fn choose_connection(
+        &mut self,
+        fresh: bool,
+    ) -> Result<Option<&UpstreamConnection>, UpstreamFailure> {
         self.connections.retain(UpstreamConnection::is_open);
+        if let Some(failure) = self.pausing_failure() {
+            return self.usable_after(failure).map(Some).ok_or(failure);
+        }
+
         let full = self.connections.len() >= self.max_connections();
         let few = if self.one_at_a_time { 1 } else { FEW };
+        let least_busy = self.least_busy();
+        Ok(least_busy.filter(|connection| full || !fresh && connection.load() < few))
+    }
 
-        let least_busy = self.least_busy()?;
-        (full || !fresh && least_busy.load() < few).then_some(least_busy)
+    /// The connection that is used while no other may be opened. An upstream may refuse a further
+    /// connection and serve the open ones. An upstream with a bad certificate gets no queries.
+    fn usable_after(&self, failure: UpstreamFailure) -> Option<&UpstreamConnection> {
+        if failure == UpstreamFailure::Certificate {
+            return None;
+        }
+        self.least_busy()
     }
 
     fn least_busy(&self) -> Option<&UpstreamConnection> {
@@ -99,7 +122,11 @@ impl UpstreamSlot {
             return None;
         }
         self.logged_reason = Some(error.reason.clone());
-        Some(TlsChange::Failed(error.reason))
+        self.connections.retain(UpstreamConnection::is_open);
+        Some(TlsChange::Failed {
+            is_queried: self.usable_after(error.failure).is_some(),
+            reason: error.reason,
+        })
     }
 
     fn max_connections(&self) -> usize {
@@ -165,10 +192,7 @@ impl ConnectionPool {
         }
 
         let slot = slots.entry(upstream.clone()).or_default();
-        if let Some(failure) = slot.pausing_failure() {
-            return Err(failure);
-        }
-        if let Some(connection) = slot.choose_connection(fresh) {
+        if let Some(connection) = slot.choose_connection(fresh)? {
             return Ok(connection.clone());
         }
 
@@ -217,7 +241,7 @@ impl ConnectionPool {
     async fn serve_connection(
         &self,
         upstream: &Upstream,
-        questions: mpsc::Receiver<PendingQuery>,
+        mut questions: mpsc::Receiver<PendingQuery>,
         metrics: Arc<UpstreamMetrics>,
     ) {
         let opened = match timeout(CONNECTING, self.open_stream(upstream, &metrics)).await {
@@ -230,7 +254,7 @@ impl ConnectionPool {
 
         match opened {
             Ok(stream) => {
-                self.record_opening(upstream, None);
+                self.record_opening(upstream, |slot| slot.record_opening(None));
                 let _open = metrics.count_connection();
                 let worker = ConnectionWorker::new(stream, questions, Arc::clone(&metrics));
                 worker.run(|end| self.record_end(upstream, end)).await;
@@ -240,7 +264,11 @@ impl ConnectionPool {
                 if failure == UpstreamFailure::Certificate {
                     metrics.record_trust(false);
                 }
-                self.record_opening(upstream, Some(error));
+                self.record_opening(upstream, |slot| {
+                    // No query may choose this connection any more.
+                    questions.close();
+                    slot.record_opening(Some(error))
+                });
                 fail_all(questions, failure);
             }
         }
@@ -265,17 +293,29 @@ impl ConnectionPool {
         Ok(Box::new(stream))
     }
 
-    /// Records the outcome of opening a connection, and logs each change of the TLS failure.
-    fn record_opening(&self, upstream: &Upstream, error: Option<OpenError>) {
+    /// Records the outcome of opening a connection with `record`, and logs each change of the TLS
+    /// failure.
+    fn record_opening(
+        &self,
+        upstream: &Upstream,
+        record: impl FnOnce(&mut UpstreamSlot) -> Option<TlsChange>,
+    ) {
         let mut slots = self.slots.lock();
-        let change = slots
-            .get_mut(upstream)
-            .and_then(|slot| slot.record_opening(error));
+        let change = slots.get_mut(upstream).and_then(record);
         drop(slots);
 
         match change {
-            Some(TlsChange::Failed(reason)) => {
+            Some(TlsChange::Failed {
+                reason,
+                is_queried: false,
+            }) => {
                 tracing::warn!(%upstream, reason, "TLS with upstream server failed, not querying it");
+            }
+            Some(TlsChange::Failed {
+                reason,
+                is_queried: true,
+            }) => {
+                tracing::warn!(%upstream, reason, "TLS with upstream server failed, using its open connections");
             }
             Some(TlsChange::Works) => {
                 tracing::info!(%upstream, "TLS with upstream server works again");
@@ -297,9 +337,8 @@ async fn connect_tcp(upstream: &Upstream) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Fails all queries that wait for a connection.
+/// Fails all queries that wait for a connection, which takes no further queries.
 fn fail_all(mut questions: mpsc::Receiver<PendingQuery>, failure: UpstreamFailure) {
-    questions.close();
     while let Ok(question) = questions.try_recv() {
         question.fail(failure);
     }
@@ -307,12 +346,17 @@ fn fail_all(mut questions: mpsc::Receiver<PendingQuery>, failure: UpstreamFailur
 
 #[cfg(test)]
 mod tests {
-    use super::{OpenError, TlsChange, UpstreamFailure, UpstreamSlot};
+    use super::{OpenError, TlsChange, UpstreamConnection, UpstreamFailure, UpstreamSlot};
 
     #[test]
     fn tls_changes_are_logged_once() {
         use UpstreamFailure::{Certificate, Refused};
-        let failed = |reason: &str| Some(TlsChange::Failed(reason.to_owned()));
+        let failed = |reason: &str| {
+            Some(TlsChange::Failed {
+                reason: reason.to_owned(),
+                is_queried: false,
+            })
+        };
         let mut slot = UpstreamSlot::default();
 
         for (opening, change) in [
@@ -330,6 +374,39 @@ mod tests {
                 reason: reason.to_owned(),
             });
             assert_eq!(slot.record_opening(error), change, "{opening:?}");
+        }
+    }
+
+    /// A further connection fails. Whether the open connection is used depends on the failure.
+    #[test]
+    fn open_connection_is_used_after_failed_handshake() {
+        use UpstreamFailure::{Certificate, Handshake, Refused};
+        for (failure, queries_before, is_used, may_open) in [
+            // The busy connection is used, because no further one may be opened.
+            (Handshake, 9, true, false),
+            (Handshake, 0, true, false),
+            (Certificate, 0, false, false),
+            (Refused, 0, true, false),
+            (Refused, 9, false, true),
+        ] {
+            let mut slot = UpstreamSlot::default();
+            let (connection, _questions) = UpstreamConnection::new(16);
+            let _busy: Vec<_> = (0..queries_before)
+                .map(|_| connection.occupy().unwrap())
+                .collect();
+            slot.connections.push(connection);
+            slot.record_opening(Some(OpenError {
+                failure,
+                reason: String::new(),
+            }));
+
+            let chosen = slot.choose_connection(false).map(|open| open.is_some());
+            let expected = match (is_used, may_open) {
+                (true, _) => Ok(true),
+                (false, true) => Ok(false),
+                (false, false) => Err(failure),
+            };
+            assert_eq!(chosen, expected, "{failure:?}, {queries_before} queries");
         }
     }
 }

@@ -103,6 +103,12 @@ impl UpstreamConnection {
         !self.questions.is_closed()
     }
 
+    /// Occupies the place of a query in flight.
+    #[cfg(test)]
+    pub(super) fn occupy(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.permits).try_acquire_owned().ok()
+    }
+
     /// Sends a query and waits for the reply. The connection chooses the ID, which is returned with
     /// the reply. `framed` is the message, preceded by its length in two octets.
     pub(in crate::forward) async fn ask(
