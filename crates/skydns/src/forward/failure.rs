@@ -33,7 +33,7 @@ pub enum UpstreamFailure {
     /// The TLS handshake failed for another reason.
     #[error("TLS handshake failed")]
     Handshake,
-    /// This machine has no socket or source port left, or the connection pool is full.
+    /// This machine has no socket, source port or buffer left, or the connection pool is full.
     #[error("no socket left")]
     NoSocket,
 }
@@ -64,24 +64,21 @@ impl UpstreamFailure {
         )
     }
 
-    /// Converts an error of connecting over TCP. A lack of local sockets or ports must not count
+    /// Converts an error of a socket. A lack of local sockets, ports or buffers must not count
     /// against the upstream.
-    pub(super) fn from_connecting(error: &io::Error) -> Self {
-        match error.raw_os_error().map(Errno::from_raw) {
-            Some(
-                Errno::EMFILE
-                | Errno::ENFILE
-                | Errno::ENOBUFS
-                | Errno::ENOMEM
-                | Errno::EADDRNOTAVAIL,
-            ) => Self::NoSocket,
-            _ => Self::from_talking(error),
+    pub(super) fn from_io(error: &io::Error) -> Self {
+        if let Some(
+            Errno::EMFILE
+            | Errno::ENFILE
+            | Errno::ENOBUFS
+            | Errno::ENOMEM
+            | Errno::EADDRNOTAVAIL
+            | Errno::EAGAIN,
+        ) = error.raw_os_error().map(Errno::from_raw)
+        {
+            return Self::NoSocket;
         }
-    }
 
-    /// Converts an error of an open socket. For errors of connecting over TCP, use
-    /// [`Self::from_connecting`].
-    pub(super) fn from_talking(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,
             io::ErrorKind::ConnectionReset
@@ -123,12 +120,13 @@ mod tests {
             (Errno::ENFILE, UpstreamFailure::NoSocket),
             (Errno::ENOBUFS, UpstreamFailure::NoSocket),
             (Errno::EADDRNOTAVAIL, UpstreamFailure::NoSocket),
+            (Errno::EAGAIN, UpstreamFailure::NoSocket),
             (Errno::ECONNREFUSED, UpstreamFailure::Refused),
             (Errno::ENETUNREACH, UpstreamFailure::Unreachable),
             (Errno::EHOSTUNREACH, UpstreamFailure::Unreachable),
             (Errno::ETIMEDOUT, UpstreamFailure::Timeout),
         ] {
-            let failed = UpstreamFailure::from_connecting(&errno.into());
+            let failed = UpstreamFailure::from_io(&errno.into());
             assert_eq!(failed, failure, "{errno}");
             assert_eq!(
                 failed.means_dead(),

@@ -280,7 +280,7 @@ impl ConnectionPool {
         metrics: &UpstreamMetrics,
     ) -> Result<Box<dyn UpstreamStream>, OpenError> {
         let stream = connect_tcp(upstream).await.map_err(|error| OpenError {
-            failure: UpstreamFailure::from_connecting(&error),
+            failure: UpstreamFailure::from_io(&error),
             reason: error.to_string(),
         })?;
         if upstream.protocol != UpstreamProtocol::Tls {

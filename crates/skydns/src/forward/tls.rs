@@ -272,7 +272,7 @@ fn handshake_error(error: &std::io::Error) -> OpenError {
             UpstreamFailure::Certificate
         }
         Some(_) => UpstreamFailure::Handshake,
-        None => UpstreamFailure::from_talking(error),
+        None => UpstreamFailure::from_io(error),
     };
 
     OpenError {

@@ -19,10 +19,10 @@ pub(super) async fn query_upstream(
 
     let stream = TcpStream::connect(exchange.upstream.socket_addr())
         .await
-        .map_err(|error| UpstreamFailure::from_connecting(&error))?;
+        .map_err(|error| UpstreamFailure::from_io(&error))?;
     let message = exchange_message(stream, &query)
         .await
-        .map_err(|error| UpstreamFailure::from_talking(&error))?;
+        .map_err(|error| UpstreamFailure::from_io(&error))?;
 
     check_stream_reply(exchange, id, &message)
 }

@@ -218,14 +218,14 @@ impl<S: UpstreamStream> ConnectionWorker<S> {
             let step = tokio::select! {
                 read = self.read.read(&mut chunk) => match read {
                     Ok(length) => self.receive_octets(chunk.get(..length).unwrap_or_default()),
-                    Err(error) => Err(UpstreamFailure::from_talking(&error)),
+                    Err(error) => Err(UpstreamFailure::from_io(&error)),
                 },
                 sent = send_or_flush(&mut self.write, &self.unsent), if !self.flushed => match sent {
                     Ok(length) => {
                         self.remove_sent(length);
                         Ok(())
                     }
-                    Err(error) => Err(UpstreamFailure::from_talking(&error)),
+                    Err(error) => Err(UpstreamFailure::from_io(&error)),
                 },
                 question = self.questions.recv(), if self.takes_questions() => {
                     match question {

@@ -84,7 +84,7 @@ impl UpstreamSocket {
             .map_err(|_| UpstreamFailure::NoSocket)?;
         socket
             .connect(upstream.socket_addr())
-            .map_err(|error| UpstreamFailure::from_talking(&error))?;
+            .map_err(|error| UpstreamFailure::from_io(&error))?;
 
         Ok(Self {
             socket,
@@ -161,16 +161,16 @@ impl UpstreamSocket {
 
         // The failed call has sent nothing. Usually it has reported the ICMP error of an earlier
         // query. The kernel reports such an error only once, so the next call sends the message.
-        let failure = UpstreamFailure::from_talking(&error);
-        // A full send buffer says nothing about the earlier queries.
-        if error.kind() == io::ErrorKind::WouldBlock {
+        let failure = UpstreamFailure::from_io(&error);
+        // A lack of buffers says nothing about the earlier queries.
+        if failure == UpstreamFailure::NoSocket {
             return Err(failure);
         }
         self.queries.lock().fail_all_but(Some(id), failure);
         self.socket
             .send(message)
             .map(drop)
-            .map_err(|error| UpstreamFailure::from_talking(&error))
+            .map_err(|error| UpstreamFailure::from_io(&error))
     }
 
     /// Reads the datagrams that have arrived, as long as queries wait, and passes replies on. If
@@ -187,7 +187,7 @@ impl UpstreamSocket {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => queries.fail_all_but(None, UpstreamFailure::from_talking(&error)),
+                Err(error) => queries.fail_all_but(None, UpstreamFailure::from_io(&error)),
             }
 
             if !queries.any_waits() {
