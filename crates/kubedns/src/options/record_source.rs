@@ -88,8 +88,6 @@ impl Options {
             ("--daemonset", self.daemonset.0.is_some()),
             ("--external-zone", !self.external_zone.0.is_empty()),
             ("--external-headless", self.external_headless),
-            ("--ttl", self.ttl.0.is_some()),
-            ("--negative-ttl", self.negative_ttl.0.is_some()),
             ("--search-suffix", !self.search_suffix.0.is_empty()),
             ("--autopath", self.autopath),
             ("--search-domains", !self.search_domains.0.is_empty()),
@@ -182,8 +180,6 @@ mod tests {
             "--daemonset=a/b",
             "--external-zone=lb.example",
             "--external-headless",
-            "--ttl=5s",
-            "--negative-ttl=5s",
             "--search-suffix=search.local",
             "--autopath",
             "--search-domains=a.example",
@@ -198,6 +194,18 @@ mod tests {
             );
             assert_eq!(error.to_string(), expected);
         }
+    }
+
+    /// `hosts`, `aliases` and rules have these TTLs without a cluster, too.
+    #[test]
+    fn ttls_apply_to_etcd_alone() {
+        let options = parse_line("--etcd-zone=b.example=http://e:1 --ttl=5s --negative-ttl=7s");
+        let source = options.record_source(None);
+        assert_eq!(source, Ok(RecordSource::EtcdAlone));
+
+        let sources = options.etcd_sources(RecordSource::EtcdAlone).unwrap();
+        let zone = options.etcd_alone_zone(&sources).unwrap();
+        assert_eq!((zone.ttl, zone.negative_ttl), (Some(5), 7));
     }
 
     #[test]
