@@ -1,8 +1,8 @@
-//! The containers of the pod. They have the flags of the manifest for the chosen topology, but with
-//! ports on loopback.
+//! The containers of the pod. They have the flags that the chosen topology has in `manifests/`, but
+//! with ports on loopback.
 //!
-//! Pure functions turn options into command lines. Comments give the reasons for most flags that
-//! are not in `manifests/base`, which they call the manifest.
+//! Pure functions turn options into command lines. In the comments, "the manifest" means
+//! `manifests/base`. They give the reasons for most flags that the manifest does not have.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;

@@ -10,7 +10,7 @@
 //! * [`config`]: the settings, and the routes derived from them.
 //! * [`dnsmasq`]: the process from its arguments to its end, the delivery of new routes, and the
 //!   clients' queries that `tap` and the query log show.
-//! * [`report`]: the events, as a status document and as metrics.
+//! * [`report`]: the events of the nanny, as a status document and as metrics.
 //! * [`state_dir`]: the directory of the servers file and the status file.
 //!
 //! After an edit, dnsmasq reads its servers again from a file and empties its cache. If no such

@@ -60,8 +60,8 @@ static EXPIRE: LazyLock<u32> = LazyLock::new(|| {
 /// server has a key, it rejects requests without a valid signature.
 ///
 /// The first octet of the input selects a server with or without a key. It also selects whether the
-/// request becomes an IXFR request with the serial of one of the two versions. The other octets are
-/// the request.
+/// request becomes an IXFR request, with the serial of the older or the newer version of the zone.
+/// The other octets are the request.
 pub fn transfer(input: &[u8]) {
     let Some((&choice, octets)) = input.split_first() else {
         return;

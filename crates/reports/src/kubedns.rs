@@ -94,7 +94,8 @@ pub enum NodeServers {
     Own,
     /// The pods of other nodes, because the node has no ready DNS pod.
     Others,
-    /// The pods of all nodes alike: the Service does not prefer the pods of the client's node.
+    /// The pods of all nodes alike, because not every ready endpoint of the DNS Service has a hint
+    /// for a node.
     Any,
 }
 

@@ -52,7 +52,8 @@ pub enum RequestFailure {
     /// The watch ended less than a second after its start.
     #[error("the watch ended after {0:?}")]
     Brief(Duration),
-    /// The response cannot be read, or its list has no resourceVersion or no end.
+    /// The response cannot be read, its list has no resourceVersion, or its list has too many
+    /// pages.
     #[error("not a response of an API server: {0}")]
     Garbage(String),
     /// The response, or an object in it, exceeds this bound, in octets.

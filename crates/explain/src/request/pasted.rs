@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use wire::rfc1123::is_label;
 
-/// The name or the address in `text`; the whole text if no form matches. As in resolvers, an
-/// IPv4-mapped IPv6 address becomes the IPv4 address.
+/// The name or the address in `text`; the whole text if no form matches. An IPv4-mapped IPv6
+/// address becomes the IPv4 address.
 pub(super) fn name_in_text(text: &str) -> String {
     // The scheme is checked first, because a URL contains slashes as well.
     let name = match (text.split_once("://"), text.split_once('/')) {

@@ -117,7 +117,7 @@ pub enum EtcdError {
         zone: Domain,
     },
     /// Another flag already uses the names of the zone.
-    #[error("--etcd-zone {zone} is taken by {taken}: use a domain outside of it")]
+    #[error("--etcd-zone {zone} is taken by {taken}: use a domain outside of that zone")]
     Taken {
         /// The zone.
         zone: Domain,
@@ -394,19 +394,19 @@ mod tests {
             ),
             (
                 "--etcd-zone=Lb.example=http://e:1 --external-zone=lb.example",
-                "--etcd-zone lb.example. is taken by --external-zone=lb.example.: use a domain outside of it",
+                "--etcd-zone lb.example. is taken by --external-zone=lb.example.: use a domain outside of that zone",
             ),
             (
                 "--etcd-zone=clusterset.local=http://e:1 --clusterset-domain=clusterset.local",
-                "--etcd-zone clusterset.local. is taken by --clusterset-domain=clusterset.local.: use a domain outside of it",
+                "--etcd-zone clusterset.local. is taken by --clusterset-domain=clusterset.local.: use a domain outside of that zone",
             ),
             (
                 "--etcd-zone=search.local=http://e:1 --search-suffix=search.local",
-                "--etcd-zone search.local. is taken by --search-suffix=search.local.: use a domain outside of it",
+                "--etcd-zone search.local. is taken by --search-suffix=search.local.: use a domain outside of that zone",
             ),
             (
                 "--etcd-zone=a.search.local=http://e:1 --search-suffix=search.local",
-                "--etcd-zone a.search.local. is taken by --search-suffix=search.local.: use a domain outside of it",
+                "--etcd-zone a.search.local. is taken by --search-suffix=search.local.: use a domain outside of that zone",
             ),
             (
                 &many,

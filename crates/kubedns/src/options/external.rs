@@ -17,7 +17,7 @@ pub enum ExternalZoneError {
     #[error(transparent)]
     Several(#[from] SeveralDomains),
     /// Another flag already uses the names of the zone.
-    #[error("--external-zone {zone} is taken by {taken}: use a domain outside of it")]
+    #[error("--external-zone {zone} is taken by {taken}: use a domain outside of that zone")]
     Taken {
         /// The zone.
         zone: Domain,
@@ -103,7 +103,7 @@ mod tests {
         ] {
             let error = zone(&[other, "--external-zone", name]).unwrap_err();
             let taken = format!("--external-zone {name}. is taken by {by}");
-            assert_eq!(error, format!("{taken}: use a domain outside of it"));
+            assert_eq!(error, format!("{taken}: use a domain outside of that zone"));
         }
         let error = zone(&["--external-zone=a,b"]).unwrap_err();
         assert_eq!(error, "--external-zone takes one domain, not 2");

@@ -34,8 +34,8 @@ const LOOKUPS_TIMEOUT: Duration = Duration::from_millis(700);
 const MAX_REQUESTS: usize = 20;
 /// Maximum number of concurrent look-ups.
 const MAX_PARALLEL: usize = 4;
-/// Maximum number of pods in each list for an address. Pods in the network of a node share its
-/// address.
+/// Maximum number of pods in each list for an address. Pods on the host network have the address of
+/// their node.
 const MAX_PODS: usize = 16;
 /// Maximum number of pods in each list for a node. By default, a kubelet runs at most 110 pods.
 const MAX_NODE_PODS: usize = 1024;
@@ -274,10 +274,9 @@ impl OwnerCache {
     }
 }
 
-/// Selects the owner of `address` among the listed pods. If a pod with the address is in the
-/// network of its node, the node is the owner. Otherwise the owner is the only pod with the
-/// address. If several pods have the address, the address is passing from one pod to another, and
-/// the owner is unknown.
+/// Selects the owner of `address` among the listed pods. If a pod with the address is on the host
+/// network, its node is the owner. Otherwise the owner is the only pod with the address. If several
+/// pods have the address, the address is passing from one pod to another, and the owner is unknown.
 fn select_owner(address: IpAddr, pods: &[ScheduledPod]) -> ClientOwner {
     let mut pods: Vec<&ScheduledPod> = pods.iter().collect();
     pods.retain(|pod| pod.pod.addresses.contains(&address));

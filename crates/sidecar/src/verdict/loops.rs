@@ -34,9 +34,11 @@ fn loop_of_kubedns(status: &SidecarStatus) -> Option<PodFault> {
     }
     let text = if kubedns.forward_loops > 1.0 {
         let count = kubedns.forward_loops;
-        format!("{count} upstreams of kubedns forward to kubedns and are left out")
+        format!(
+            "{count} upstreams of kubedns forward queries back to kubedns: kubedns sends them no such queries until the loops end"
+        )
     } else {
-        "an upstream of kubedns forwards queries back to kubedns, and is left out for these queries"
+        "an upstream of kubedns forwards queries back to kubedns: kubedns sends it no such queries until the loop ends"
             .to_owned()
     };
     Some(PodFault::new(FindingKind::ForwardingLoop, "kubedns", text))

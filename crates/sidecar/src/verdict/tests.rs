@@ -467,8 +467,8 @@ const FAULTS_OF_NANNY: &str = r#"
 const FAULTS_OF_KUBEDNS: &str = r#"
     kubedns_config_current 0          | config_rejected: the newest ConfigMap is rejected (kubedns rejects it and logs the reason)
     kubedns_config_unknown_keys 1     | config_unknown_keys: keys of the ConfigMap are unknown and ignored (the log of kubedns names them)
-    kubedns_forward_loops 1           | forwarding_loop: an upstream of kubedns forwards queries back to kubedns, and is left out for these queries
-    kubedns_forward_loops 2           | forwarding_loop: 2 upstreams of kubedns forward to kubedns and are left out
+    kubedns_forward_loops 1           | forwarding_loop: an upstream of kubedns forwards queries back to kubedns: kubedns sends it no such queries until the loop ends
+    kubedns_forward_loops 2           | forwarding_loop: 2 upstreams of kubedns forward queries back to kubedns: kubedns sends them no such queries until the loops end
     kubedns_stub_servers_unresolved 1 | stub_server_unresolved: kubedns has no address for some names of stub domains' servers
     kubedns_stale 1                   | serving_stale: kubedns serves the records of its snapshot file
     kubedns_watch_connected{kind="services"} 0 | api_server_lost: kubedns does not see changes of the cluster: its watch of Services or of endpoints is not open
@@ -483,7 +483,8 @@ fn faults_of_kubedns_and_nanny_are_found() {
     for [metric, expected] in table::rows(FAULTS_OF_KUBEDNS) {
         assert_eq!(found(&kubedns(&format!("{metric}\n"))), [expected]);
     }
-    // The records are made from slices, whose watch is closed. The watch of Endpoints does not help.
+    // The records are made from slices, whose watch is closed. The watch of Endpoints does not
+    // help.
     let refused_slices = kubedns(
         "kubedns_watch_connected{kind=\"endpoints\"} 1\n\
          kubedns_watch_connected{kind=\"endpointslices\"} 0\n\

@@ -1,5 +1,5 @@
-//! Answers for own names (hosts and aliases of the configuration, which are in no zone) and for
-//! `localhost`.
+//! Answers for own names (hosts and aliases of the configuration) and for `localhost`. They do not
+//! come from a zone, even if the name lies in one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -49,7 +49,8 @@ impl<V: View> Engine<'_, V> {
                 NameProgress::Reply(self.append_servfail(&Cause::Alias, out))
             }
             OwnTarget::Addresses(addresses) => {
-                // An own name is in no zone, so its answer has the settings of the cluster's zone.
+                // No zone answers an own name, so its answer has the settings of the cluster's
+                // zone.
                 let cluster = Authority::cluster(self.view);
                 self.write_own_name(cluster, out, |answer| answer.write_host(addresses))
             }
