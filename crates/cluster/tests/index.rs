@@ -402,7 +402,7 @@ fn apply_edit(index: &mut Index, cluster: &ClusterObjects, step: &ClusterEdit) {
     }
 }
 
-/// Namespaces of pods by address, which change with `time`.
+/// The namespaces of the pods at each address. The result depends on `time`.
 fn pods(time: u64) -> treecache::Map<IpAddr, Arc<[SmolStr]>> {
     let of = |n: u64| {
         [SmolStr::from(if (time + n).is_multiple_of(3) {
@@ -477,7 +477,7 @@ proptest! {
         let (mut index, published) = index_with(&options);
         index.apply(own_node(cluster.zone.clone()));
         list(&mut index, &cluster);
-        // Endpoints become the source during the first list of slices. The list then continues.
+        // Endpoints become the source while the slices are listed, after `listed_before` of them.
         let mut source = EndpointsSource::Endpoints;
         list_slices(&mut index, &cluster, |index, listed| {
             if listed == listed_before.min(cluster.slices.len()) {

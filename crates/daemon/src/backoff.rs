@@ -1,4 +1,5 @@
-//! Pauses between attempts. A part of each pause is random, so that replicas do not act in step.
+//! Pauses between attempts. A part of each pause is random, so that replicas do not retry at the
+//! same time.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -14,8 +15,8 @@ pub fn jittered(range: &RangeInclusive<Duration>) -> Duration {
 pub struct Backoff {
     /// The length of the first pause after a reset.
     first: Duration,
-    /// The minimum length of the later pauses. Without this minimum, a first pause of zero would
-    /// stay zero when it is doubled.
+    /// The minimum of `next` after the first pause. Without this minimum, a first pause of zero
+    /// would stay zero when it is doubled.
     least: Duration,
     /// The length of the next pause, before it is shortened.
     next: Duration,
@@ -44,7 +45,7 @@ impl Backoff {
     pub fn pause(&mut self, longest: Duration) -> Duration {
         let length = self.next.min(longest);
         self.next = (length * 2).max(self.least);
-        // Half of the length is random, so that replicas do not act in step.
+        // Half of the length is random, so that replicas do not retry at the same time.
         jittered(&(length / 2..=length))
     }
 

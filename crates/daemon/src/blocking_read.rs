@@ -1,4 +1,4 @@
-//! Reads of files that may hang, for example because their mount is dead.
+//! Reads files. A read may hang, for example if the server of a network file system is down.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ impl<T> Default for BlockingRead<T> {
 }
 
 impl<T: Send + 'static> BlockingRead<T> {
-    /// Runs `read`. Returns `None` if `read` times out or panics. While an earlier read hangs,
-    /// returns `None` at once and does not call `read`.
+    /// Runs `read`. Returns `None` if `read` times out or panics. If an earlier read has timed out
+    /// and still hangs, returns `None` at once and does not call `read`.
     pub async fn run(&self, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let mut running = self.0.lock().await;
         if running

@@ -5,8 +5,8 @@ const MAX_LEN: usize = 63;
 
 /// The number of octets to insert, delete, replace or swap with a neighbour to convert one name
 /// into the other. `None` if the names are not similar. At most one change is allowed if the
-/// shorter name has 2 to 5 octets, at most two if it is longer. A name of one octet, or of more
-/// than 63, is similar only to itself.
+/// shorter name has 2 to 5 octets, at most two if it is longer. A name of fewer than 2 octets, or
+/// of more than 63, is similar only to itself.
 pub fn edit_distance(a: &str, b: &str) -> Option<usize> {
     if a == b {
         return Some(0);

@@ -1,4 +1,4 @@
-//! Files that other processes read while the files change.
+//! Replaces files that other processes may be reading.
 
 use std::fs::{self, File};
 use std::io;

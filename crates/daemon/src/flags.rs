@@ -4,10 +4,10 @@
 //! with one or two dashes, `_` for `-`, and the value after `=` or as the next word. Booleans have
 //! no value, or a value such as `=true`, `=0` or `=T`. Short flags such as `-v2` are accepted, and
 //! words after `--` are unchanged. A command line is first rewritten to `--name=value` words, which
-//! clap parses. Errors have the texts of the Go packages, so that people find the texts when they
-//! search.
+//! clap parses. Errors that the Go packages also report have the texts of these packages, so that
+//! people find the texts when they search.
 //!
-//! A clap option needs nothing special: `bool` fields become Go booleans, [`int`] and
+//! Options are declared in clap as usual. `bool` fields become Go booleans, [`int`] and
 //! [`GoDuration`] parse numbers and durations as Go does, and `value_name` is the type in `--help`.
 
 mod error;
@@ -83,13 +83,13 @@ impl Exit {
     }
 }
 
-/// The options of a program, and the words of its command line that have no meaning.
+/// The options of a program, and the words of its command line that are ignored.
 #[derive(Debug)]
 pub struct ProgramOptions<P> {
     /// The options.
     pub options: P,
-    /// Words that are neither flags nor values, such as the `true` of `--profiling true`. Go
-    /// ignores them.
+    /// The ignored words, such as the `true` of `--profiling true`. The Go programs ignore the same
+    /// words.
     pub ignored: Vec<String>,
 }
 
@@ -101,8 +101,8 @@ pub struct ProgramOptions<P> {
 /// be a misspelt subcommand. The function also rejects a name in `subcommands` if the name comes
 /// anywhere before `--`.
 ///
-/// The error is an [`Exit`] if the process must end: status 0 for `--help` (on standard error, as
-/// in Go) and `--version` (on standard output), status 2 for any mistake.
+/// Returns an [`Exit`] as the error if the process must end. Its status is 0 for `--help` (printed
+/// on standard error, as in Go) and `--version` (on standard output), and 2 for any mistake.
 pub fn parse_program<P: Parser>(
     program: &str,
     style: Style,

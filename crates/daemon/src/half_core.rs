@@ -1,14 +1,14 @@
-//! Half of a core for work that may wait, such as building status pages.
+//! Limits work that may wait, such as building status pages, to half of a CPU core.
 //!
-//! People and scripts may request any number of pages. Building them must not delay queries and
-//! events, even on a machine with few cores. So only one piece of this work runs at a time, and
-//! each piece is followed by a pause of the same length.
+//! People and scripts may request any number of pages. Building them must not delay DNS queries and
+//! watch events, even on a machine with few cores. So only one piece of this work runs at a time,
+//! and each piece is followed by a pause of the same length.
 
 use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// Half of a core. All work that shares it takes turns.
+/// Half of a CPU core. All work that shares it takes turns.
 #[derive(Debug, Default)]
 pub struct HalfCore(Mutex<()>);
 

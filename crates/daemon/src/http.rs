@@ -141,7 +141,7 @@ fn listen(ip: IpAddr, port: u16) -> io::Result<TcpListener> {
         TcpSocket::new_v4()?
     };
     if ip.is_ipv6() && ip.is_unspecified() {
-        // The system's default (`net.ipv6.bindv6only`) may differ.
+        // By default, the socket would not accept IPv4 if `net.ipv6.bindv6only` is 1.
         setsockopt(&socket, sockopt::Ipv6V6Only, &false)?;
     }
 

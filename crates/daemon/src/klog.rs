@@ -18,7 +18,8 @@
 //! | debug of other crates | from `--v=8` on |
 //! | trace of other crates | from `--v=10` on |
 //!
-//! `--vmodule=watch=6,engine=4` sets the level of single source files, as in klog.
+//! `--vmodule=watch=6,engine=4` sets the level of single source files. Unlike in klog, this level
+//! may also be lower than `--v`.
 //!
 //! # Floods
 //!
@@ -101,8 +102,8 @@ impl Default for LogFlags {
     }
 }
 
-/// The help text of klog. The text is not a doc comment, because clap drops the final full stop of
-/// doc comments.
+/// klog's help text for `--log_file_max_size`. It is not a doc comment, because clap drops the
+/// final full stop of a doc comment.
 const LOG_FILE_MAX_SIZE: &str = "Defines the maximum size a log file can grow to \
      (no effect when -logtostderr=true). Unit is megabytes. If the value is 0, \
      the maximum file size is unlimited.";
@@ -184,7 +185,7 @@ fn log_panic(info: &PanicHookInfo<'_>) {
     let why = info.payload_as_str().unwrap_or("unknown reason");
     tracing::error!(place, why, "a bug: this thread panicked");
 
-    // The process may end now, so the lines are written first.
+    // The process may end after this function, so the queued lines are written first.
     flush();
 }
 

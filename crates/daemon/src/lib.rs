@@ -41,8 +41,8 @@ pub mod version {
         None => env!("CARGO_PKG_VERSION"),
     };
 
-    /// The commit, which the build of the images sets with `KUBE_DNS_RS_COMMIT`. Without this
-    /// variable, the commit is `unknown`.
+    /// The commit, which the build of the images sets with `KUBE_DNS_RS_COMMIT`. If this variable
+    /// is unset or empty, the commit is `unknown`.
     pub const COMMIT: &str = match option_env!("KUBE_DNS_RS_COMMIT") {
         Some(commit) if !commit.is_empty() => commit,
         _ => "unknown",

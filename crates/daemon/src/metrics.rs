@@ -55,18 +55,19 @@ pub fn gauge_value(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// A metric with a single series, whose value is 1 and whose label is the current state. From the
-/// first [`set`](Self::set) on, every scrape sees exactly one series. With a plain vector of
-/// gauges, a scrape could come between the reset and the new label. Clones share the same series.
+/// A metric with a single series. The series has the value 1 and one label, whose value is the
+/// current state. From the first [`set`](Self::set) on, every scrape sees exactly one series. With
+/// a plain [`IntGaugeVec`], a scrape could come between the reset and the new label value. Clones
+/// share the same series.
 #[derive(Clone, Debug)]
 pub struct InfoMetric {
     gauges: IntGaugeVec,
-    /// Held during a scrape and during a change of the label.
+    /// Held during a scrape and during a change of the label value.
     exclusive: Arc<Mutex<()>>,
 }
 
 impl InfoMetric {
-    /// Replaces the label.
+    /// Replaces the label value.
     pub fn set(&self, label: &str) {
         let _exclusive = self.exclusive.lock();
         self.gauges.reset();
@@ -239,7 +240,7 @@ impl Metrics {
             Err(error) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    "cannot write the metrics"
+                    "cannot encode the metrics"
                 );
                 let text = format!("An error has occurred while serving metrics:\n\n{error}\n");
                 (

@@ -48,8 +48,9 @@ impl ReceivedRequest {
         self.parameter("resourceVersion")
     }
 
-    /// Whether the request is for the first page of a list, or for a single object. A request with
-    /// the limit 1 does not count: it checks that the database was not wiped or restored.
+    /// Whether the request is for the first page of a list, or for a single object. False for a
+    /// list with `limit=1`, which only checks that the API server's database was not wiped or
+    /// restored.
     pub(crate) fn begins_list(&self) -> bool {
         !self.is_watch() && self.token().is_empty() && self.parameter("limit") != "1"
     }
@@ -121,7 +122,7 @@ fn read(request: &Request<kube::client::Body>, at: Duration) -> ReceivedRequest 
     }
 }
 
-/// The way a response ends after its body.
+/// What happens after the last piece of a response's body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum BodyEnd {
     /// The response is complete.
@@ -209,7 +210,7 @@ pub(crate) fn refused_connection() -> ScriptedResponse {
     Err(io::ErrorKind::ConnectionRefused.into())
 }
 
-/// A watch with these events; each event follows after its pause.
+/// The response to a watch. Before each event, the server waits for the duration of the event.
 pub(crate) fn watch_response(events: Vec<(Duration, Value)>, end: BodyEnd) -> ScriptedResponse {
     let line = |(pause, event): (Duration, Value)| (pause, format!("{event}\n"));
     respond(200, &[], events.into_iter().map(line).collect(), end)

@@ -116,7 +116,10 @@ impl ZoneCopy {
             .expect("the zone is transferred");
 
         if let [only] = &records[..] {
-            assert_eq!(*only, self.soa, "nothing has changed");
+            assert_eq!(
+                *only, self.soa,
+                "a response with only an SOA has the SOA of the copy"
+            );
             return true;
         }
         if records.get(1).is_none_or(|record| record.1 != rtype::SOA) {
@@ -160,7 +163,7 @@ impl ZoneCopy {
         }
         assert_eq!(
             self.soa, newest,
-            "the last difference leads to the version in force"
+            "the last difference ends with the SOA of the newest version"
         );
         true
     }

@@ -1,7 +1,7 @@
 //! Compares zone transfers with the answers of the engine, for random clusters, options and edits.
 //! A transfer must have the records of the engine's answers. A zone must have a new version exactly
-//! when the zone has changed. Each difference in an incremental transfer must lead from one version
-//! to the next.
+//! when the zone has changed. Each difference in an incremental transfer must turn one version into
+//! the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -42,9 +42,9 @@ const ZONES: [&str; 6] = [
     "sky.test",
     "b.svc.cluster.local",
 ];
-/// Stub domains that come and go. Each is below one of [`ZONES`].
+/// Stub domains that edits add and remove. Each is below one of [`ZONES`].
 const STUBS: [&str; 3] = ["y.a.svc.cluster.local", "stub.sky.test", "b.k8s.example"];
-/// Own names (hosts and aliases of the configuration) that come and go.
+/// Own names (hosts and aliases of the configuration) that edits add and remove.
 const OWN: [&str; 7] = [
     "x.a.svc.cluster.local",
     "own.cluster.local",
@@ -165,7 +165,7 @@ fn fixed() -> impl Strategy<Value = Fixed> {
         })
 }
 
-/// The state of the server. A view of the state is made after each edit.
+/// The state of the server. After each edit, [`World::view`] makes a snapshot of the state.
 struct World {
     fixed: Fixed,
     cluster: ClusterObjects,
@@ -415,8 +415,9 @@ fn answered(view: &Snapshot, owner: &str, rtype: &str) -> BTreeSet<Record> {
     records.collect()
 }
 
-/// Whether `owner` names a port of an alias whose target is outside our zones. For such an alias,
-/// every name of a port exists, so these names cannot be listed.
+/// Whether `owner` is a port name (such as `_http._tcp.ALIAS`) below an alias whose target is
+/// outside our zones. Every port name below such an alias exists, so a transfer cannot list these
+/// names.
 fn is_port_of_external_alias(view: &Snapshot, owner: &str) -> bool {
     let mut labels = owner.splitn(3, '.');
     let is_port = labels.by_ref().take(2).all(|label| label.starts_with('_'));
@@ -429,7 +430,8 @@ fn is_port_of_external_alias(view: &Snapshot, owner: &str) -> bool {
     }
 }
 
-/// Whether the stored records in the answers for `owner` come from a zone in SkyDNS style.
+/// Whether `owner` is in a zone that answers in SkyDNS style, such as a zone from etcd. If `owner`
+/// is an alias of the configuration, the zone of its target is checked instead.
 fn is_answered_by_skydns(view: &Snapshot, owner: &str) -> bool {
     let target = stored_name(view, owner);
     let holder = Authority::of(view, target.wire());
@@ -538,8 +540,8 @@ impl<'a> CheckedName<'a> {
         }
 
         // A transfer has no records for the name of a namespace. The engine answers such a name
-        // with the records of the ExternalName Services in the namespace. The ports of external
-        // aliases are not transferred either.
+        // with the records of the ExternalName Services in the namespace. A transfer also has no
+        // port names below an alias whose target is outside our zones.
         let mut labels = owner.splitn(3, '.').skip(1);
         let is_namespace =
             labels.next() == Some("svc") && labels.next() == Some(format!("{zone}.").as_str());
@@ -672,7 +674,8 @@ proptest! {
             let time = 3_000_000_000 + u64::try_from(number).unwrap();
             let has_changed = transfers.update_versions(&view, time);
             let mut any_new = false;
-            // Queries for all names take most of the time, so only some versions are checked.
+            // A check queries every name, which is slow. So only every fourth version and the last
+            // version are checked.
             let is_checked = number % 4 == 3 || number + 1 == edits.len();
             for domain in ZONES {
                 let zone = name(domain);
@@ -689,7 +692,7 @@ proptest! {
                 copies.insert(whole.serial(), whole.clone());
                 for copy in copies.values() {
                     let mut copy = copy.clone();
-                    prop_assert!(copy.update(&transfers, &zone, copies), "the difference of {} is sent", domain);
+                    prop_assert!(copy.update(&transfers, &zone, copies), "{} is sent as a difference", domain);
                     prop_assert_eq!(&copy, &whole);
                 }
             }
@@ -823,7 +826,8 @@ fn edited_record_is_transferred() {
     }
 }
 
-/// An alias also overrides the stored records of its ports.
+/// An alias of the configuration also hides the Service's records at the port names below the
+/// alias.
 #[test]
 fn stored_port_below_alias_is_not_transferred() {
     let port = "_http._tcp.x.a.k8s.example.";
@@ -856,11 +860,11 @@ fn stored_port_below_alias_is_not_transferred() {
         let known = ZoneCopies::from([(before.serial(), before)]);
         assert!(
             copy.update(&transfers, &zone, &known),
-            "{what}: the difference is sent"
+            "{what}: the change is sent as a difference"
         );
         assert_eq!(
             copy, whole,
-            "{what}: the difference leads to the whole zone"
+            "{what}: the difference makes the copy equal to the whole zone"
         );
     }
 }

@@ -26,7 +26,7 @@ impl Unsigned for u64 {
 }
 
 /// Parses a number in the syntax of [`int`], for flags that kube-dns does not have. The error names
-/// the accepted range. The errors of kube-dns' own flags name a Go function instead.
+/// the accepted range. For a flag that kube-dns also has, the error names a Go function instead.
 pub fn whole_number<T: Unsigned>(text: &str) -> Result<T, WholeNumberError<T>> {
     int(text).map_err(|_| WholeNumberError(T::MAX))
 }

@@ -129,7 +129,8 @@ fn split_radix(digits: &str) -> (u32, &str) {
     }
 }
 
-/// The digits without the single underscores between digits; `None` if an underscore is misplaced.
+/// The digits without underscores. `None` if an underscore is doubled, ends the digits, or begins a
+/// decimal number. After a prefix such as `0x`, Go allows an underscore.
 fn without_underscores(radix: u32, digits: &str) -> Option<String> {
     let leads = radix == 10 && digits.starts_with('_');
     if leads || digits.ends_with('_') || digits.contains("__") {

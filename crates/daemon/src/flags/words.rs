@@ -109,7 +109,7 @@ struct TypedFlag<'a> {
 }
 
 impl<'a> TypedFlag<'a> {
-    /// Splits a word into the name and the value after `=`. The name need not be known.
+    /// Splits a word into the name and the value after `=`. The flag may be unknown.
     fn parse(word: &'a OsString, dashes: usize, style: Style) -> Result<Self, WordsError> {
         let Some(text) = word.to_str() else {
             return Err(bad_flag_syntax(word));

@@ -125,7 +125,7 @@ async fn serve_connection<S, F>(
         () = tokio::time::sleep(limits.life) => None,
     };
 
-    // A request in progress has some time to finish.
+    // A request in progress may take up to `FINISHING` longer.
     let ended = if let Some(ended) = ended {
         Ok(ended)
     } else {

@@ -28,11 +28,11 @@ pub fn json<T: Serialize>(status: StatusCode, value: &T) -> WarpResponse {
         Err(error) => {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
-                "cannot write a JSON reply"
+                "cannot encode a response as JSON"
             );
             text(
                 StatusCode::INTERNAL_SERVER_ERROR,
-                "cannot write the reply\n",
+                "cannot encode the response as JSON\n",
             )
         }
     }

@@ -11,7 +11,7 @@ use super::LogFormat;
 use crate::error_chain::ErrorChain;
 use crate::flags::quote;
 
-/// Maximum length of a value, in bytes. The end of a truncated value says that bytes are missing.
+/// Maximum length of a value, in bytes. A truncated value ends with the number of missing bytes.
 const LONGEST: usize = 4096;
 
 /// The content of a line.

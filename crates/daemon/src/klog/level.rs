@@ -8,7 +8,8 @@ use wildmatch::WildMatch;
 
 use crate::flags::{ValueError, plain_number};
 
-/// The crates whose events count as our own. Events of other crates need a higher verbosity.
+/// The crates of this project. Info, debug and trace events of other crates need a higher
+/// verbosity.
 const OURS: [&str; 19] = [
     "treecache",
     "wire",

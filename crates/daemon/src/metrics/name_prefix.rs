@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
-/// A part at the beginning of metric names, from a flag or an environment variable.
+/// The first or the second part of metric names, from a flag or an environment variable.
 ///
 /// The Go client accepts any text, and serves names with `_` in place of each character that the
 /// text format does not allow, unless the scraper asks for UTF-8 names. Differs from kube-dns:
@@ -16,8 +16,8 @@ pub struct NamePrefix {
 }
 
 impl NamePrefix {
-    /// A prefix at the beginning of metric names. If it begins with a digit, `_` replaces the
-    /// digit, because a metric name must not begin with a digit.
+    /// The first part of metric names. If it begins with a digit, `_` replaces the digit, because a
+    /// metric name must not begin with a digit.
     pub fn new(given: &str) -> Self {
         let mut name = escaped(given);
         if name.starts_with(|c: char| c.is_ascii_digit()) {
@@ -29,7 +29,7 @@ impl NamePrefix {
         }
     }
 
-    /// The second part of metric names, after a prefix. It may begin with a digit.
+    /// The second part of metric names. It may begin with a digit.
     pub fn second_part(given: &str) -> Self {
         Self {
             given: given.to_owned(),
@@ -37,7 +37,7 @@ impl NamePrefix {
         }
     }
 
-    /// The prefix as it is in the names.
+    /// The part as it is in the names.
     pub fn as_str(&self) -> &str {
         &self.name
     }
