@@ -1,4 +1,4 @@
-//! The addresses that a server listens on, as Go's `net` package reads them.
+//! The address that a server listens on, chosen as in Go's `net` package.
 //!
 //! Go listens on both families for any form of the wildcard address (an empty host, `0.0.0.0`,
 //! `::`). Existing pods rely on both families: kubelets probe the pod's first address, clients
@@ -23,10 +23,10 @@ pub fn wildcard_addr() -> IpAddr {
     }
 }
 
-/// The address to listen on for the host in a flag: an IP address, also in brackets, or a name such
-/// as `localhost`. As in Go, an empty host and the wildcard address of one family mean both
-/// families, and a name means its first IPv4 address. A name without IPv4 addresses means its first
-/// address.
+/// Converts the host in a flag to the address to listen on. The host is an IP address, optionally
+/// in brackets, or a name such as `localhost`. As in Go, an empty host and the wildcard address of
+/// one family mean both families, and a name means its first IPv4 address. A name without IPv4
+/// addresses means its first address.
 pub async fn listen_addr(host: &str) -> io::Result<IpAddr> {
     let host = without_brackets(host);
     if host.is_empty() {

@@ -59,7 +59,7 @@ impl SingleThread {
             .name(name.to_owned())
             .spawn(move || {
                 runtime.block_on(stopped.cancelled());
-                // Blocking calls must not delay the end.
+                // Blocking calls must not delay the end of the thread.
                 runtime.shutdown_background();
             })?;
 

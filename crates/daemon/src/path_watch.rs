@@ -1,5 +1,6 @@
-//! A watch on a file or directory. It uses notifications of the kernel, and polls periodically for
-//! changes that cause no notification (network file systems, bind mounts, failed watches).
+//! A watch on a file or directory. It uses notifications of the kernel. It also polls periodically,
+//! because some changes cause no notification, for example on network file systems and bind mounts,
+//! or after the watch has failed.
 //!
 //! The watch only signals a possible change. The caller reads the path and compares the content.
 //! The path is examined on a thread of its own, because it may be on a dead mount.
@@ -27,8 +28,8 @@ const LONGEST_DELAY: Duration = Duration::from_millis(200);
 /// The shortest polling period.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
 
-/// The link that the kubelet swaps when a mounted `ConfigMap` or Secret changes. The files of the
-/// mount are links that lead through this link.
+/// The link that the kubelet replaces when a mounted `ConfigMap` or Secret changes. Each file of
+/// the mount is a symbolic link whose target begins with this link, such as `..data/stubDomains`.
 pub const DATA_LINK: &str = "..data";
 
 /// Watches one path, which need not exist.
@@ -153,7 +154,8 @@ impl Targets {
         let targets = [self.path.clone(), parent_of(&self.path)];
         for (target, watched) in targets.iter().zip(watched) {
             let identity = file_identity(target);
-            // The kernel watches a file, not a name. An unchanged file keeps its watch.
+            // The kernel watches an inode, not a path. So the watch is renewed only if the path has
+            // a new inode.
             if identity == *watched {
                 continue;
             }
@@ -185,8 +187,9 @@ fn file_identity(path: &Path) -> Option<FileIdentity> {
     })
 }
 
-/// The event handler. It signals changes of the path, of files below it, and of the link
-/// [`DATA_LINK`] beside it, but no reads. It also signals lost events and errors of the watch.
+/// The event handler. It signals changes of the path, of files below the path, and of the link
+/// [`DATA_LINK`] in the parent directory. It ignores reads. It also signals lost events and errors
+/// of the watch.
 fn event_handler(
     path: PathBuf,
     wake: Arc<Notify>,

@@ -24,8 +24,8 @@ pub struct Program {
     pub name: &'static str,
     /// The Go package whose command-line syntax and texts are used.
     pub style: Style,
-    /// The subcommands. `main.rs` runs a subcommand if its name is the first word. As a later word
-    /// before `--`, the name is a mistake unless it is the value of a flag.
+    /// The subcommands. `main.rs` runs a subcommand if its name is the first word. If the name is a
+    /// later word, it is rejected, unless it is the value of a flag or comes after `--`.
     pub subcommands: &'static [&'static str],
     /// Number of threads of the async runtime.
     pub worker_threads: usize,
@@ -140,7 +140,7 @@ where
         }
     });
 
-    // Blocking calls (a file on a dead mount) must not delay the end.
+    // A blocking call, such as a read on a dead mount, delays the exit by at most one second.
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
 }

@@ -190,8 +190,8 @@ impl RestartedChild {
         loop {
             let (pid, status) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::Exited(pid, code)) => {
-                    // The kernel passes on only the lowest eight bits, so the conversion cannot
-                    // fail.
+                    // The kernel reports only the lowest eight bits of an exit code, so the
+                    // conversion cannot fail.
                     (
                         pid,
                         EndStatus::Exited(u8::try_from(code).unwrap_or(u8::MAX)),

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 const READY_WHILE_DRAINING: Duration = Duration::from_secs(4);
 
 /// The tokens that a process watches. If the process itself cancels [`stop`](Self::stop), it
-/// finishes without a lameduck time, as after a second signal.
+/// finishes without a lameduck duration, as after a second signal.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
     /// Cancelled at the first signal: answers continue.
@@ -56,7 +56,7 @@ impl Signals {
     /// Cancels the tokens of `shutdown`. Returns at the first signal after `stop` has been
     /// cancelled.
     pub(crate) async fn cancel_on_signals(mut self, shutdown: &Shutdown, lameduck: Duration) {
-        // The first signal begins the lameduck time.
+        // The first signal begins the lameduck duration.
         tokio::select! {
             name = self.next_signal() => {
                 tracing::info!(signal = name, ?lameduck, "stopping");
@@ -65,7 +65,7 @@ impl Signals {
             () = shutdown.stop.cancelled() => shutdown.draining.cancel(),
         }
 
-        // The end of the lameduck time, or the second signal, stops the process.
+        // The end of the lameduck duration, or the second signal, stops the process.
         let ready = READY_WHILE_DRAINING.min(lameduck / 2);
         let end_of_lameduck = async {
             tokio::time::sleep(ready).await;

@@ -24,7 +24,7 @@ pub type TaskCause = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, Error)]
 pub enum TaskError {
     /// A critical task returned before it was stopped.
-    #[error("{task} exited unexpectedly")]
+    #[error("task {task:?} exited unexpectedly")]
     Ended {
         /// The task's name.
         task: &'static str,
@@ -39,7 +39,7 @@ pub enum TaskError {
         source: TaskCause,
     },
     /// A task panicked.
-    #[error("{task} panicked")]
+    #[error("task {task:?} panicked")]
     Panicked {
         /// The task's name.
         task: &'static str,
@@ -121,7 +121,7 @@ impl Tasks {
             }
         }
 
-        // The other tasks have some time to end.
+        // The remaining tasks have time until `bound` to end.
         let rest = tokio::time::timeout(bound, async {
             while let Some(ended) = self.set.join_next_with_id().await {
                 let error = self.error_of(ended);

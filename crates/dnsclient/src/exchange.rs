@@ -179,8 +179,8 @@ impl<'a> SentQuery<'a> {
         if message.metadata.message_type != MessageType::Response {
             return Err("not a response".to_owned());
         }
-        // The ID and the question show that the reply is neither late nor forged (RFC 5452,
-        // section 9.1).
+        // The ID and the question must match, as a protection against late and forged replies
+        // (RFC 5452, section 9.1).
         if message.metadata.id != self.id {
             return Err("wrong ID".to_owned());
         }
@@ -352,8 +352,8 @@ async fn before<T>(deadline: Instant, step: impl Future<Output = io::Result<T>>)
     }
 }
 
-/// Go's text for the error: the failed system call and the reason. For a timeout or a closed
-/// connection, Go's text has the reason only.
+/// Go's text for the error: the failed system call and the reason. For a timeout or an early end of
+/// the stream (`EOF`), Go's text has the reason only.
 fn go_call_reason(call: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::TimedOut | io::ErrorKind::UnexpectedEof => go_reason(error),

@@ -2,10 +2,11 @@
 //! for nanny and kubedns.
 //!
 //! Names under the cluster domain are looked up at kubedns. All other names are looked up in
-//! `/etc/hosts`, then with the servers and the search list of resolv.conf. A lookup is repeated
-//! when the TTL of its answer expires. A failed lookup is retried and delays no other name. The
-//! known addresses are dropped if servers report that the name has no address. They are kept if the
-//! lookup fails.
+//! `/etc/hosts`, then with the servers and the search list of resolv.conf. A lookup in DNS is
+//! repeated after the TTL of its answer, at the earliest after 5 seconds and at the latest after an
+//! hour. A lookup in `/etc/hosts` is repeated after 30 seconds. A failed lookup is retried and
+//! delays no other name. The known addresses are dropped if servers report that the name has no
+//! address. They are kept if the lookup fails.
 
 mod entry;
 mod lookup;

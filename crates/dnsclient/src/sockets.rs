@@ -1,9 +1,9 @@
 //! Sockets through which hickory queries one server.
 //!
-//! Unlike hickory's own UDP sockets, these sockets are connected. So the kernel drops packets from
-//! other addresses. If no server listens on the port, the kernel reports an error at once, and the
-//! query does not wait for its timeout. The server's address may have an IPv6 scope, which
-//! hickory's configuration cannot hold.
+//! Unlike hickory's own UDP sockets, the UDP sockets of this module are connected. So the kernel
+//! drops packets from other addresses. If no server listens on the port, the kernel reports an
+//! error at once, and the query does not wait for its timeout. The server's address may have an
+//! IPv6 scope, which hickory's configuration cannot hold.
 
 use std::future::pending;
 use std::io;
@@ -62,7 +62,7 @@ impl RuntimeProvider for ServerSockets {
         let server = self.server;
         Box::pin(async move {
             let socket = UdpSocket::bind(local).await?;
-            // A connected socket receives only the packets and ICMP errors of its server.
+            // A connected socket receives packets only from its server, and reports ICMP errors.
             socket.connect(server).await?;
             Ok(ConnectedUdpSocket { socket, server })
         })

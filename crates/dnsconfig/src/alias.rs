@@ -31,7 +31,7 @@ pub(crate) enum AliasError {
     #[error("invalid domain name: {0:?}")]
     Name(String),
     /// The alias is listed twice: two keys are equal apart from case and a trailing dot.
-    #[error("{0:?} is listed twice")]
+    #[error("{0:?} is listed twice (case and a trailing dot are ignored)")]
     Twice(String),
     /// The target of the alias is neither a Service nor an absolute name.
     #[error("invalid target of {0:?}: {1:?}")]

@@ -66,10 +66,10 @@ impl Config {
         self.external_rules.have_effect()
     }
 
-    /// A hash of all values except the query log, on which no answer depends. Equal values have the
+    /// A hash of all values except the query log, which affects no answer. Equal values have the
     /// same hash in every process and every release.
     pub fn version(&self) -> ConfigVersion {
-        // The hash is FNV, which is the same in every release, unlike the default hasher.
+        // FNV gives the same hash in every release. Rust's default hasher may change.
         let mut hash = FnvHasher::default();
 
         for (name, domain) in &self.federations {

@@ -1,11 +1,11 @@
 //! Rules for external names: the keys `filterTypes`, `deniedNames`, `bogusPriv` and
 //! `rebindProtection`.
 //!
-//! kubedns itself answers the queries to which a rule applies. kubedns checks the rules of the
-//! first three keys before it queries an upstream, and the rule of the last key when it has the
-//! reply of the upstream. `bogusPriv` and `rebindProtection` do not apply in stub domains. No rule
-//! applies to names in the zones of kubedns, or to names in `hosts` and `aliases`. If an alias
-//! leads to an external name, the rules apply to that external name.
+//! kubedns itself answers the queries to which a rule applies. kubedns checks `filterTypes`,
+//! `deniedNames` and `bogusPriv` before it queries an upstream. It checks `rebindProtection` when
+//! it has the reply of the upstream. `bogusPriv` and `rebindProtection` do not apply in stub
+//! domains. No rule applies to names in the zones of kubedns, or to names in `hosts` and `aliases`.
+//! If the target of an alias is an external name, the rules apply to the target.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,8 +21,9 @@ const ALL_NAMES: &str = ".";
 /// Rules for external names. Domains are in lower case without a trailing dot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ExternalRules {
-    /// For each domain, the types that get NODATA. The domain `.` contains all names. If several
-    /// domains contain a name, the longest one applies, so an empty set exempts a domain.
+    /// For each domain, the query types that are answered with NODATA. The domain `.` contains all
+    /// names. If several domains contain a name, the longest domain applies. So a domain with an
+    /// empty set is exempt from the types of a shorter domain.
     pub filter_types: BTreeMap<String, BTreeSet<AddressType>>,
     /// For each domain, the answer to queries for its names. Upstreams never receive these queries.
     pub denied_names: BTreeMap<String, DeniedAnswer>,
@@ -75,7 +76,7 @@ pub(crate) enum RuleError {
     #[error("\".\" (all names) is not accepted here; use the name of a domain")]
     AllNames,
     /// Two keys are equal apart from case and a trailing dot.
-    #[error("{0:?} is listed twice")]
+    #[error("{0:?} is listed twice (case and a trailing dot are ignored)")]
     Twice(String),
     /// A type cannot be filtered.
     #[error("{0:?} has the type {1:?}, but only A and AAAA are accepted")]

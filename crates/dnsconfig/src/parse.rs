@@ -108,7 +108,7 @@ impl ConfigKey {
         match self {
             Self::Aliases => {
                 "a JSON object of name -> target; a name may be *.domain; a target is \
-                 service.namespace or a whole name (at least three labels, or a dot at the end)"
+                 service.namespace or an absolute name (at least three labels, or a dot at the end)"
             }
             Self::Hosts => {
                 "lines as in /etc/hosts: an IP address, and names (or *.domain) outside the cluster \
@@ -122,7 +122,8 @@ impl ConfigKey {
             }
             Self::QueryLog => {
                 "a JSON object with any of name, client, rcode, type (each a string of one or \
-                 more values, separated by commas), rate, seconds and until"
+                 more values, separated by commas), rate (1 to 100000), seconds (a whole number) and \
+                 until (a time like 2026-01-31T12:00:00Z)"
             }
             Self::RebindProtection => {
                 "a JSON object, which may have the field \"except\": a list of domains that may have \
@@ -198,7 +199,7 @@ pub fn parse(data: &RawData) -> Result<Config, ConfigError> {
 /// Parses and validates the data for a cluster with these domains (lower case, no trailing dot).
 /// Names in `hosts`, `aliases` and `deniedNames` must not be in a cluster domain.
 pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, ConfigError> {
-    // The check compares names under several keys, so all values are parsed first.
+    // The check of the names compares several keys, so all values are parsed first.
     let config = parse_keys(data)?;
     let Some((key, reason)) = first_rejected_name(&config, domains) else {
         return Ok(config);
@@ -222,7 +223,7 @@ fn first_rejected_name(config: &Config, domains: &BTreeSet<String>) -> Option<(C
         return Some((ConfigKey::Aliases, Reason::InClusterDomain(name.clone())));
     }
 
-    // A rule for a name in a cluster domain has no effect: kubedns never denies such a name.
+    // In a cluster domain, a name in `deniedNames` would have no effect.
     let denied = &config.external_rules.denied_names;
     if let Some(name) = first_within(denied.keys(), domains) {
         return Some((
@@ -231,7 +232,7 @@ fn first_rejected_name(config: &Config, domains: &BTreeSet<String>) -> Option<(C
         ));
     }
 
-    // A name with two meanings is rejected, because kubedns would have to guess which is meant.
+    // If a name is in both `hosts` and `aliases`, its answer is ambiguous.
     let in_both = aliases.keys().find(|alias| hosts.contains_key(*alias))?;
     Some((ConfigKey::Aliases, Reason::InBoth(in_both.clone())))
 }
@@ -378,7 +379,7 @@ fn parse_stub_server(text: &str, server: String) -> Result<ServerAddr, ConfigErr
 
 fn parse_upstream_nameservers(text: &str) -> Result<Vec<Upstream>, ConfigError> {
     let key = ConfigKey::UpstreamNameservers;
-    // As in Go, `null` means no value, both for the list and for each server.
+    // As in Go, `null` is an empty list or string.
     let raw: Option<Vec<Option<String>>> = parse_json(key, text)?;
     let raw = raw.unwrap_or_default();
     if raw.len() > MAX_UPSTREAMS {

@@ -11,7 +11,8 @@ use wire::shorten;
 pub const DEFAULT_RATE: u32 = 1000;
 /// Highest accepted `rate`, in log lines per second.
 pub const MAX_RATE: u32 = 100_000;
-/// Maximum time for which the command or the page `tap` follows queries, in seconds.
+/// Maximum time for which the command or the page `tap` follows queries, in seconds. The field
+/// `seconds` of `queryLog` has no maximum.
 pub const MAX_SECONDS: u32 = 600;
 
 /// The `queryLog` of a `ConfigMap`: the queries to log, the maximum rate, and the time when logging
@@ -28,7 +29,7 @@ pub struct QueryLog {
     pub lasts: Option<Duration>,
 }
 
-/// Logs all queries, at [`DEFAULT_RATE`], without an end.
+/// Logs all queries, at most [`DEFAULT_RATE`] lines per second, without a time limit.
 impl Default for QueryLog {
     fn default() -> Self {
         Self {
@@ -98,7 +99,7 @@ impl QueryLog {
     }
 
     /// The time from `now` until the end of logging that began at `begun`; `None` if logging has no
-    /// end.
+    /// time limit.
     pub fn remaining(&self, begun: SystemTime, now: SystemTime) -> Option<Duration> {
         let end_of_duration = self.lasts.and_then(|lasts| begun.checked_add(lasts));
         let end = self.until.into_iter().chain(end_of_duration).min()?;

@@ -100,7 +100,7 @@ pub enum ClientError {
     #[error("cannot reach etcd")]
     Unreachable(#[source] legacy::Error),
     /// The response takes too long.
-    #[error("no response within {0:?}")]
+    #[error("no complete response within {0:?}")]
     Slow(Duration),
     /// The response ends early.
     #[error("the response ended early")]
@@ -119,7 +119,8 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether etcd rejects the token: the token has expired, or the users have changed.
+    /// Whether etcd rejects the token, because the token has expired, or because the users or roles
+    /// of etcd have changed.
     fn is_token_rejected(&self) -> bool {
         matches!(self, Self::Refused { status, message }
             if *status == StatusCode::UNAUTHORIZED || message.contains("auth: revision"))

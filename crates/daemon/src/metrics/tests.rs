@@ -35,7 +35,7 @@ fn process_metrics_have_names_of_go() {
             .parse()
             .unwrap()
     };
-    // The metrics of the Go client, as recorded from kube-dns.
+    // The metrics of the Prometheus client for Go, as recorded from kube-dns.
     let captured = "\
         process_cpu_seconds_total counter\nprocess_max_fds gauge\nprocess_network_receive_bytes_total counter\n\
         process_network_transmit_bytes_total counter\nprocess_open_fds gauge\nprocess_resident_memory_bytes gauge\n\

@@ -1,9 +1,9 @@
 //! Heartbeats, by which a child shows its parent that it does not hang.
 //!
-//! The standard input of the child is a socket whose other end the parent holds, and each heartbeat
-//! is one octet. The parent counts its own timeouts instead of reading a clock: if the node has no
-//! CPU time for the child, the parent gets no CPU time either, counts no timeouts, and does not
-//! kill the child.
+//! The standard input of the child is a socket whose other end the parent holds. Each heartbeat is
+//! one octet. The parent counts timeouts of `poll` instead of comparing times. While the node has
+//! no CPU time for the container, the child sends no heartbeats. But the parent does not run
+//! either, counts at most one timeout, and does not kill the child.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::Shutdown;
@@ -74,8 +74,8 @@ impl Drop for Heartbeat {
 pub(super) struct HeartbeatWatch {
     /// `None` after either end of the connection was closed, or after an error.
     stream: Option<UnixStream>,
-    /// Successive heartbeats that were missed; `None` before the first heartbeat. Until then, none
-    /// counts as missed, because the start can take long.
+    /// Number of successive missed heartbeats; `None` until the first heartbeat arrives. The start
+    /// can take long, so no heartbeat is missed before the first one.
     missed: Option<u32>,
 }
 

@@ -27,7 +27,7 @@ async fn early_end_stops_other_tasks() {
     tasks.critical("goes on", until(stop.clone()));
     tasks.critical("gives up", async { io::Result::Ok(()) });
     let error = tasks.join(BOUND).await.unwrap_err();
-    assert_eq!(error.to_string(), "gives up exited unexpectedly");
+    assert_eq!(error.to_string(), "task \"gives up\" exited unexpectedly");
     assert!(stop.is_cancelled());
 }
 
@@ -36,7 +36,7 @@ async fn lasting_task_may_not_end_early() {
     let mut tasks = Tasks::new(CancellationToken::new());
     tasks.lasting("gives up", async {});
     let error = tasks.join(BOUND).await.unwrap_err();
-    assert_eq!(error.to_string(), "gives up exited unexpectedly");
+    assert_eq!(error.to_string(), "task \"gives up\" exited unexpectedly");
 }
 
 #[tokio::test]

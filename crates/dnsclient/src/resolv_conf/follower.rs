@@ -16,9 +16,9 @@ use daemon::path_watch::PathWatch;
 /// Handling of a file whose servers have all been removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EmptiedFile {
-    /// The file is still being written: the previous content stays in use.
+    /// The file is treated as unfinished: the previous content stays in use.
     Unfinished,
-    /// The file is complete: no servers are used.
+    /// The file is treated as complete: no servers are used.
     Final,
 }
 
@@ -89,8 +89,8 @@ impl ResolvConfFollower {
         }
     }
 
-    /// Publishes the content of a file, unless the content is unchanged or the file is still being
-    /// written.
+    /// Publishes the content of a file, unless the content is unchanged or the file is treated as
+    /// unfinished.
     fn publish_changed(&self, file: ResolvConf) {
         self.state.send_if_modified(|known| {
             if *known == file {

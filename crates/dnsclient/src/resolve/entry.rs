@@ -12,7 +12,7 @@ use super::lookup::LookupOutcome;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LookupPace {
     /// Lower bound of the interval after a successful lookup. Within the bounds, the interval is
-    /// the TTL.
+    /// the `life` of the addresses.
     pub(crate) shortest_life: Duration,
     /// Upper bound of the interval after a successful lookup.
     pub(crate) longest_life: Duration,
@@ -39,7 +39,7 @@ pub(super) struct NameEntry {
     addresses: Vec<IpAddr>,
     next: NextLookup,
     failures: u32,
-    /// Whether the current series of failures has been logged.
+    /// Whether a warning has been logged for the current series of failures.
     warned: bool,
 }
 
@@ -92,7 +92,7 @@ impl NameEntry {
                 self.set_addresses(name, addresses);
                 life.clamp(pace.shortest_life, pace.longest_life)
             }
-            // The server reported that there are no addresses, so the old addresses are wrong.
+            // The name has no addresses, so the old addresses are wrong.
             LookupOutcome::Absent => {
                 self.addresses.clear();
                 self.record_failure(name, "the name has no address");

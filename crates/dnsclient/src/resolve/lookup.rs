@@ -1,10 +1,10 @@
 //! A single lookup of a name.
 //!
 //! hickory-resolver queries one server, sends a lost packet again, retries over TCP after
-//! truncation, and follows aliases. This module sets the order of names and servers, as in
-//! resolv.conf(5). A pool of hickory-resolver would stop at the first server that answers REFUSED
-//! or SERVFAIL, and would have one timeout for all servers together. So each server has a resolver
-//! of its own.
+//! truncation, and follows CNAME records. This module sets the order of names and servers, as in
+//! resolv.conf(5). A hickory resolver with several servers would stop at the first server that
+//! answers REFUSED or SERVFAIL, and would have one timeout for all servers together. So each server
+//! has a resolver of its own.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ pub struct LookupSources {
 /// Result of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LookupOutcome {
-    /// The name has these addresses for the time `life`.
+    /// The addresses of the name. `life` is the shortest TTL, or 30 seconds for the hosts file.
     Addresses {
         addresses: Vec<IpAddr>,
         life: Duration,
@@ -145,8 +145,8 @@ async fn query_families(server: Nameserver, name: &Name) -> Result<LookupOutcome
         }
     }
 
-    // If the answer of one family is lost, the name must not be reported as a name without
-    // addresses.
+    // If the query for one family failed, the name may have addresses of this family. So it must
+    // not be reported as absent.
     match failure {
         _ if !found.addresses.is_empty() => Ok(found.into_outcome()),
         None => Ok(LookupOutcome::Absent),

@@ -1,6 +1,6 @@
 //! Reading of a mounted `ConfigMap`: one file for each key. If the kubelet swaps the files during
-//! the read, all files are read again, so that all values belong to one version. If this happens in
-//! five reads, the result of the fifth read is used.
+//! the read, all files are read again, so that all values are from the same update of the mount. If
+//! this happens in five reads, the result of the fifth read is used.
 
 use std::fs::File;
 use std::hash::Hasher as _;
@@ -62,7 +62,7 @@ pub(super) fn read_directory(path: &Path) -> Result<RawData, ReadError> {
         let before = std::fs::read_link(&link).ok();
         result = read_files(path);
 
-        // If the link has not changed during the read, all values belong to one version.
+        // If the link has not changed during the read, all values are from the same update.
         if before == std::fs::read_link(&link).ok() {
             break;
         }

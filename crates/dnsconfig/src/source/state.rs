@@ -93,7 +93,8 @@ impl ConfigState {
     }
 
     fn accept_config(&mut self, config: Config, is_first: bool) {
-        // After a rejected edit, the previous data may return unchanged.
+        // The data may equal the configuration in force, for example after the user has undone a
+        // rejected edit.
         self.error = None;
         if *self.config == config {
             return;
