@@ -1,8 +1,8 @@
 //! A generated cluster: Services with three endpoints each. Every tenth Service is headless, and
 //! its pods have hostnames.
 //!
-//! Clusters of the same size have the same names and addresses, so that a server that was started
-//! by hand can serve the same cluster.
+//! Clusters of the same size have the same names and addresses. So `bench serve` and a measurement,
+//! which are separate processes, have the same cluster if `--services` is the same.
 
 mod objects;
 

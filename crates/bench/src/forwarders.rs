@@ -28,10 +28,10 @@ pub(crate) async fn start_upstream(directory: &Path) -> anyhow::Result<Option<Pe
 /// more CPU time for a name that is not cached.
 const STOCK_CACHE: usize = 1000;
 
-/// The end of the name of a server whose cache is off.
+/// Suffix of the name of a forwarder that runs without a cache.
 pub(crate) const WITHOUT_CACHE: &str = " without a cache";
-/// The end of the name of a dnsmasq whose cache is as large as the cache of kubedns, and thus
-/// larger than in the stock manifest.
+/// Suffix of the name of a dnsmasq whose cache is as large as the cache of kubedns, and thus larger
+/// than in the stock manifest.
 pub(crate) const LARGE_CACHE: &str = " with 10,000 names";
 
 /// Starts kubedns with and without a cache, and the other forwarders that are installed. All have
@@ -47,8 +47,8 @@ pub(crate) async fn start_forwarders(
     ];
     for (name, cache) in sizes {
         let address = free_address();
-        // kubedns forwards external names even without an API server. It listens on one address, as
-        // the other forwarders do.
+        // Nothing listens at the URL of the API server: kubedns forwards external names even
+        // without an API server. kubedns listens on one address, as the other forwarders do.
         let program = kubedns::program(bench, address, free_address(), &[upstream])
             .args([
                 format!("--dns-bind-address={}", address.ip()),

@@ -31,7 +31,7 @@ pub struct Options {
 /// Settings of the measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Measuring {
-    /// The kubedns binary; by default the file kubedns beside this binary
+    /// The kubedns binary; by default the file kubedns in the directory of this binary
     #[arg(long, value_name = "FILE")]
     pub kubedns: Option<PathBuf>,
     /// Number of Services of the cluster; each has three endpoints, and every tenth is headless

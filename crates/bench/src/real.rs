@@ -75,7 +75,7 @@ impl Real {
         }
         let through = directory.join("kubeconfig");
         std::fs::write(&through, serde_json::to_vec(&kubeconfig)?)
-            .context("cannot write a kubeconfig")?;
+            .with_context(|| format!("cannot write {}", through.display()))?;
         Ok(Self {
             client: Client::try_from(config)?,
             relay,

@@ -20,7 +20,8 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Finds the kubedns binary: the option `--kubedns`, else the file beside this program.
+    /// Finds the kubedns binary: the file of `--kubedns`, or else the file `kubedns` in the
+    /// directory of this program.
     pub(crate) fn new(options: Measuring) -> anyhow::Result<Self> {
         let kubedns = match &options.kubedns {
             Some(path) => path.clone(),

@@ -113,7 +113,8 @@ impl Server {
 }
 
 /// The text of a zone file with the records of `cluster` that the benchmark queries. The three pods
-/// of a headless Service have hostnames. Each of their SRV records has a third of the weight 100.
+/// of a headless Service have hostnames. Each of their SRV records has the weight 33, a third of
+/// 100.
 fn cluster_zone_text(cluster: &Cluster) -> anyhow::Result<String> {
     let mut text = format!(
         "$ORIGIN {DOMAIN}.\n$TTL 30\n@ SOA ns.dns hostmaster 1 28800 7200 604800 60\n@ NS ns.dns\nns.dns A 127.0.0.1\n"

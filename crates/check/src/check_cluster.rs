@@ -31,7 +31,8 @@ Checks a running kube-dns, and prints one line for each check, with advice for e
   kube-dns check cluster [--output=json]
 
 Run it in the container kubedns of the pod, where it reaches the other containers on loopback. Elsewhere, give it the
-addresses (--server, --sidecar, --dns) and a kubeconfig. The exit status is 0 if no check failed, 1 if one did, 2 if the command line is wrong.
+addresses (--server, --sidecar, --dns) and a kubeconfig. The exit status is 0 if no check failed, 1 if a check failed, and 2 if
+the command line is wrong.
 
 ";
 /// Timeout of all checks together.
@@ -48,13 +49,13 @@ enum ReportForm {
 /// The command line.
 #[derive(Debug, clap::Parser)]
 pub(crate) struct Options {
-    /// the status port of kubedns
+    /// URL of the status port of kubedns
     #[arg(long, value_name = "string", default_value = "http://127.0.0.1:8081")]
     server: String,
-    /// the status page of the sidecar; empty for none
+    /// URL of the status port of the sidecar; empty for none
     #[arg(long, value_name = "string", default_value = "http://127.0.0.1:10054")]
     sidecar: String,
-    /// the DNS server that clients query
+    /// IP address and port of the DNS server that clients query
     #[arg(long, value_name = "string", default_value = "127.0.0.1:53")]
     dns: String,
     /// domain of the cluster; several are separated by commas
@@ -86,7 +87,7 @@ pub(crate) struct Options {
     /// the form of the report: text or json
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     output: ReportForm,
-    /// anything else
+    /// words that are not flags; they are rejected
     #[arg(hide = true)]
     rest: Vec<String>,
 }
@@ -106,7 +107,7 @@ pub(super) fn run_command(words: impl IntoIterator<Item = OsString>) -> Exit {
     };
 
     let checks = runtime.block_on(check_in_time(&options));
-    // A read of a file on a dead mount must not delay the report.
+    // This call does not wait for file reads: a read on a dead mount may never end.
     runtime.shutdown_background();
 
     let stdout = match options.output {
@@ -174,7 +175,8 @@ async fn check_all(options: &Options) -> Vec<CheckLine> {
     let stub_domains = known.map(SidecarStatus::stub_domains).unwrap_or_default();
     let of_names = names::check_names(options, &api_server.services, &stub_domains).await;
 
-    // Several of these functions add checks to the same group, such as configuration.
+    // Several functions add checks to the same group, such as "configuration". So the checks are
+    // sorted by group.
     let mut checks = api_server.checks;
     checks.push(readiness);
     checks.extend(of_status);

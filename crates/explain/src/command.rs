@@ -30,7 +30,7 @@ const MAX_SIZE: usize = 4 << 20;
 /// The command line of `kube-dns explain`.
 #[derive(Debug, Clone, clap::Parser)]
 pub struct Options {
-    /// the status port of kubedns
+    /// URL of the status port of kubedns
     #[arg(long, value_name = "string", default_value = "http://127.0.0.1:8081")]
     server: String,
     #[command(flatten)]

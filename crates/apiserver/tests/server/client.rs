@@ -1,4 +1,4 @@
-//! A running server, and a client that sends each request on a separate connection.
+//! A running API server, and a client that sends each request on a separate connection.
 
 use std::error::Error;
 use std::ops::Deref;
@@ -18,7 +18,8 @@ use tokio::time::timeout;
 /// Timeout of each wait that has to succeed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A running server with the initial objects of every cluster.
+/// A running API server. At the start, it has the objects that every cluster has, such as the
+/// Service `default/kubernetes`.
 pub(crate) struct Server(RunningApiServer);
 
 impl Deref for Server {

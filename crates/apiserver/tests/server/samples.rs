@@ -1,5 +1,5 @@
 //! Compares the status, headers and bodies of responses with those that were recorded from a real
-//! server. Values that are different in every run are not compared.
+//! kube-apiserver. Values that are different in every run are not compared.
 
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ impl Sample {
     }
 }
 
-/// A server with the objects of the samples.
+/// A server with the objects that the recorded server had.
 async fn cluster() -> Server {
     let server = Server::start();
     let make = async |path: &str, body: Value| {

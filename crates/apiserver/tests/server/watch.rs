@@ -68,7 +68,8 @@ async fn bookmark_is_sent_only_after_a_change() {
             "/api/v1/services?watch=1&{start}&allowWatchBookmarks=true&labelSelector=app%3Dweb&timeoutSeconds=60"
         );
         let mut watch = server.watch(&path).await;
-        // A change of another resource increments the version of the store, but causes no bookmark.
+        // A change of a Node increments the resourceVersion of the store, but causes no bookmark
+        // for Services.
         server.store.set(mk_node("n", &[])).unwrap();
         assert!(
             timeout(Duration::from_millis(200), watch.line())

@@ -1,5 +1,5 @@
 //! The objects of the cluster as an API server sends them, with labels, owners and managed fields.
-//! Skipping the fields that kubedns does not need is part of the measured work.
+//! kubedns needs only some of the fields; the measurements include the work of skipping the others.
 
 use std::net::Ipv4Addr;
 

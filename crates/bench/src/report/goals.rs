@@ -87,7 +87,7 @@ impl Start {
         missed
             .map(|(what, found, goal)| {
                 format!(
-                    "with {} Services {what} is {:.1} MB, more than {goal:.1}",
+                    "with {} Services, {what} is {:.1} MB, more than {goal:.1} MB",
                     self.services,
                     megabytes(found)
                 )
@@ -109,7 +109,7 @@ impl Forwarded {
                 let bar = self.row_of(load.measure())?.microseconds.get(index)?;
                 (cost > bar).then(|| {
                     format!(
-                        "a query for an external name ({}) costs {cost:.1} us, more than the {bar:.1} us of {}",
+                        "a query for an external name ({}) costs {cost:.1} us of CPU time, more than the {bar:.1} us of {}",
                         load.title(),
                         load.measure()
                     )
@@ -155,7 +155,7 @@ impl Pages {
         let taken = megabytes(self.peak_slow.saturating_sub(self.resident));
         if taken > SLOW_READERS {
             missed.push(format!(
-                "two slow readers of /cache take {taken:.1} MB, more than {SLOW_READERS}"
+                "two slow readers of /cache take {taken:.1} MB, more than {SLOW_READERS} MB"
             ));
         }
         missed
@@ -207,8 +207,8 @@ mod tests {
             report(1.26, 20_000, 28_000).missed(),
             [
                 "queries of the kind A cost 1.26 times as much CPU time as a UDP echo, more than 1.25",
-                "with 10000 Services resident memory after the first lists is 20.5 MB, more than 20.0",
-                "with 10000 Services the peak during relists is 28.7 MB, more than 26.6",
+                "with 10000 Services, resident memory after the first lists is 20.5 MB, more than 20.0 MB",
+                "with 10000 Services, the peak during relists is 28.7 MB, more than 26.6 MB",
             ]
         );
     }

@@ -258,7 +258,7 @@ impl Real {
              | `--endpoints-source` | first answer | CPU of kubedns | API server's CPU | received | resident |\n\
              | --- | --- | --- | --- | --- | --- |\n\
              {}\n\
-             This table has the means of 10,000 changes, each of an EndpointSlice and its Endpoints, and a start of fifty kubedns instances at once:\n\n\
+             This table has the means of 10,000 changes; each change alters an EndpointSlice and its Endpoints. The last column is for fifty kubedns instances that start at once:\n\n\
              | `--endpoints-source` | received for each change | CPU of kubedns for each change | all fifty had answered after |\n\
              | --- | --- | --- | --- |\n\
              {}",
@@ -300,8 +300,8 @@ impl Fleet {
              | instances | all have answered after | CPU of the start | received at the start | CPU while nothing changes | received each second while nothing changes | CPU with ten changes a second | received for each change |\n\
              | --- | --- | --- | --- | --- | --- | --- | --- |\n\
              {}\n\
-             The next table has two times in milliseconds: from the request for a change until the API server has accepted the change (accepted), \
-             and from then until the answer of a queried kubedns instance shows the change (answered):\n\n\
+             The next table has two times in milliseconds. `accepted` is the time from the request for a change until the API server has accepted \
+             the change. `answered` is the time from then until the answer of a queried kubedns instance shows the change.\n\n\
              | instances | accepted: p50 | p99 | answered: p50 | p99 (goal {CHANGE:.0}) | max | answers | load average |\n\
              | --- | --- | --- | --- | --- | --- | --- | --- |\n\
              {}",

@@ -26,9 +26,10 @@ const SLICE: u32 = 100;
 const LARGE_IPS: u32 = u32::from_be_bytes([10, 240, 0, 1]);
 /// The first address of replacement pods.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 250, 0, 1]);
-/// Number of Deployments that roll concurrently.
+/// Number of Deployments that are updated concurrently.
 const ROLLING: usize = 1000;
-/// Number of slice changes of a rolling Deployment: three pods are removed and replaced one by one.
+/// Number of slice changes for the update of a Deployment: its three pods are removed and replaced
+/// one by one.
 const STEPS: u32 = 6;
 /// Number of names that are queried during the changes.
 const NAMES: usize = 1000;
@@ -145,7 +146,8 @@ async fn large_changes(
     Ok(())
 }
 
-/// Replaces every pod of a thousand Services, evenly over the span.
+/// Replaces the pods of the first [`ROLLING`] Services one by one, as updates of their Deployments
+/// would. The changes are spread evenly over [`SPAN`].
 async fn roll(api: &RunningApiServer, cluster: &Cluster) -> anyhow::Result<()> {
     let mut services: Vec<Service> = cluster.services.iter().take(ROLLING).cloned().collect();
     let changes = u32::try_from(services.len())? * STEPS;

@@ -63,7 +63,7 @@ pub(super) async fn measure(
     let (probe, others) = headless.split_first().context("no headless Service")?;
     real.change_slice(probe).await?;
     let mut moves = others.iter().copied().cycle().zip(NEW_IPS..);
-    // The row without kubedns has the cost of the changes themselves.
+    // The first row, without kubedns, shows what the changes alone cost the API server.
     for instances in [0].into_iter().chain(bench.options.instances.clone()) {
         say(&format!("fleet: {instances} kubedns"));
         let next = moves.by_ref().take(CHANGES as usize);
@@ -154,8 +154,8 @@ async fn change(
         real.change_slice(&altered).await?;
         let at = Instant::now();
         accepted.push(at.duration_since(requested));
-        // Each instance gets a query after each `pause`. The instances are not queried all at the
-        // same time, but one after the other within `pause`.
+        // Each queried instance gets a query after each `pause`. The first queries are spread over
+        // one `pause`, so that the instances are not all queried at the same time.
         for (place, &server) in (0..).zip(&asked) {
             let altered = altered.clone();
             waiting.spawn(async move {

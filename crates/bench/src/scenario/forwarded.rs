@@ -27,8 +27,8 @@ use testkit::processes::Usage;
 /// Names in a file for uncached queries: more than any server answers in two seconds, the default
 /// of `--seconds`.
 const NEW_NAMES: usize = 120_000;
-/// Names in a file for cached queries. They fit in the smallest cache, that of dnsmasq with 1,000
-/// names.
+/// Names in a file for cached queries. They fit in the smallest cache: dnsmasq caches 1,000 names
+/// in the stock manifest.
 const REPEATED_NAMES: usize = 900;
 /// Duration of the queries whose latency is measured.
 const PULSE: Duration = Duration::from_secs(3);
@@ -69,7 +69,8 @@ pub(super) async fn measure(bench: &Bench) -> anyhow::Result<Option<Forwarded>> 
         }
     }
 
-    // The forwarders are started again with empty caches, because a full cache does not grow.
+    // The next measurement is the memory that a cache takes while it fills. So the forwarders are
+    // started again, with empty caches.
     say("forwarded: latency and memory");
     drop(peers);
     let peers = forwarders::start_forwarders(bench, upstream.address).await?;
@@ -133,7 +134,7 @@ async fn latency_of_new_names(peer: &Peer, names: &mut NewNames) -> anyhow::Resu
 #[derive(Debug, Clone, Copy)]
 struct NamesMemory {
     resident: u32,
-    /// Memory that the names took.
+    /// Growth of the resident memory during these queries.
     grown: u32,
 }
 
@@ -165,14 +166,15 @@ async fn memory_of_cached_names(
 
 /// Memory in KiB that the cache of `server` takes. If the same program also runs without a cache,
 /// the result is the difference in memory between the two processes. For other programs, the result
-/// is the memory that the names took.
+/// is the growth of the process in [`memory_of_cached_names`].
 fn cache_memory(server: &str, memory: &BTreeMap<&str, NamesMemory>) -> u32 {
     let Some(used) = memory.get(server) else {
         return 0;
     };
     let program = server.split(' ').next().unwrap_or(server);
     let without = format!("{program}{WITHOUT_CACHE}");
-    // dnsmasq reserves the memory of its cache at the start, and does not grow with the names.
+    // dnsmasq allocates its whole cache at the start, so its growth does not show the memory of the
+    // cache.
     match memory.get(without.as_str()) {
         Some(without) => used.resident.saturating_sub(without.resident),
         None => used.grown,

@@ -26,11 +26,12 @@ const CHANGES: u32 = 500;
 const SPAN: Duration = Duration::from_secs(5);
 /// The first of the addresses that changed Services get.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 114, 0, 1]);
-/// The page that explains an address that no Service has. The explanation visits all endpoints.
+/// The page that explains an address that no Service has. To explain this address, kubedns searches
+/// all endpoints.
 const NO_ADDRESS: &str = "/explain?name=192.0.2.77";
 /// Number of concurrent readers of a page.
 const READERS: usize = 16;
-/// Pause of a reader that was rejected because others are reading.
+/// Pause of a reader after a failed request. Requests fail while too many clients read the page.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 /// Number of octets that a slow reader takes at once. The reader pauses after each read.
 const SIP: usize = 4096;
@@ -100,7 +101,7 @@ async fn changes(
     change::latency(api, kubedns, services.zip(first..first + CHANGES)).await
 }
 
-/// Sends queries for names that no cache has.
+/// Queries external names, each of them only once, so that kubedns forwards every query.
 async fn forwarded(kubedns: &Kubedns, row: usize) -> anyhow::Result<probe::Pulse> {
     let names: Vec<String> = (0..10_000)
         .map(|number| format!("host-{row}-{number}.outside.test."))

@@ -19,8 +19,8 @@ use crate::setup::{Bench, say};
 const SOURCES: [&str; 2] = ["endpoints", "endpointslices"];
 /// Number of starts for each source.
 const STARTS: usize = 5;
-/// Pause after a start of kubedns, in which the API server finishes its work. The load of the API
-/// server at rest is measured over a period of the same length.
+/// Pause after a start of kubedns, in which the API server finishes its work. The CPU time of the
+/// API server and of kubedns at rest is measured over periods of the same length.
 const SETTLING: Duration = Duration::from_secs(2);
 /// Number of changes. Each change is a new address in the slice and the Endpoints of one Service.
 const CHANGES: u32 = 10_000;
@@ -75,8 +75,8 @@ impl Stage<'_> {
         say(&format!(
             "real: kubedns starts {STARTS} times and reads {source}"
         ));
-        // `Real::load` does not replace objects that exist already, so an earlier run with another
-        // cluster may have left other addresses in the probe Service.
+        // An earlier run may have changed the addresses of the probe Service, and `Real::load` does
+        // not replace objects that exist already.
         self.real.change(self.probe).await?;
         let mut starts = Vec::new();
         for _ in 0..STARTS {

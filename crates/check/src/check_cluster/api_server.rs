@@ -30,12 +30,13 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 /// `default/kubernetes`.
 const MAX_SERVICES: usize = 500;
 /// Advice for a kind that cannot be listed.
-const GRANT_LIST: &str = "If this is forbidden, give the ServiceAccount, or the user of the kubeconfig, a role that may \
+const GRANT_LIST: &str = "If the request is forbidden, give the ServiceAccount, or the user of the kubeconfig, a role that may \
                           list and watch this kind.";
 
 /// Advice for a `ServiceAccount` that has only the role of the stock addon.
-const BIND_OWN_ROLE: &str = "Apply manifests/components/role, which permits EndpointSlices. An Endpoints object has at most \
-                             1000 addresses, and later versions of Kubernetes may lack the role system:kube-dns.";
+const BIND_OWN_ROLE: &str = "Apply manifests/components/role, which permits EndpointSlices. With Endpoints, kubedns finds at \
+                             most 1000 addresses of a Service. Later versions of Kubernetes may lack the stock role \
+                             system:kube-dns.";
 
 /// Advice for an API server that gives no usable response.
 const CHECK_API_SERVER: &str =
@@ -71,7 +72,7 @@ const KINDS: [(&str, &str); 7] = [
     ("configmaps", "/api/v1/configmaps?limit=1"),
 ];
 
-/// Facts about the cluster for the DNS checks.
+/// The Services that the DNS checks query.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct KnownServices {
     /// The cluster IP of Service `default/kubernetes`.
@@ -105,11 +106,10 @@ pub(super) async fn check_api_server(
         Err(error) => {
             let check = CheckLine::failed(
                 GROUP,
-                "the address or the credentials of the API server are unknown",
+                "the address of the API server, or the credentials for it, cannot be determined",
             )
             .with_detail(error.to_string());
-            let action =
-                "Run this command in the container kubedns, or give a valid --kubecfg-file.";
+            let action = "Run this command in the container kubedns, or give a valid --kubecfg-file or --kube-master-url.";
             return ApiServerChecks {
                 checks: vec![check.with_advice(action, "api-server-lost")],
                 services: KnownServices::default(),
@@ -199,7 +199,7 @@ struct ListedKind {
 }
 
 /// Checks that the credentials of this command permit lists of the kinds that kubedns watches.
-/// Services and one kind of endpoints are always needed.
+/// Services, Endpoints and EndpointSlices are always checked.
 async fn check_permissions(
     connection: &Connection,
     status: Option<&SidecarStatus>,

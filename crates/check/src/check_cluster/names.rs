@@ -130,8 +130,8 @@ impl NameChecks<'_> {
             .await
             .map_err(|error| QueryFailure::without_response(&error))?;
 
-        // Only records of the queried type are returned. The answer may also contain CNAME records,
-        // which lead to these records.
+        // Only records of the queried type are returned. Other records of the answer, such as CNAME
+        // records, are skipped.
         let rcode = answer.message.metadata.response_code;
         let mut records = Vec::new();
         for record in &answer.message.answers {
@@ -148,8 +148,8 @@ impl NameChecks<'_> {
         })
     }
 
-    /// Queries A, and AAAA if A is NODATA: a Service with only IPv6 has no A record, but its name
-    /// exists.
+    /// Queries A records. If the answer is NODATA, queries AAAA records, because the Service may
+    /// have only IPv6 addresses.
     async fn query_addresses(&self, name: &str) -> Result<AddressAnswer, QueryFailure> {
         match self.query_addresses_of_type(name, RecordType::A).await {
             Err(failure) if failure.rcode == Some(ResponseCode::NoError) => {
@@ -176,8 +176,8 @@ impl NameChecks<'_> {
     async fn check_cluster_ip(&self, known: Option<IpAddr>) -> AddressCheck {
         const KIND: &str = "a cluster IP";
         let name = format!("kubernetes.default.svc.{}", self.domain);
-        // A dual-stack Service has addresses of both types. The query is for the type of the
-        // address that the API server names first.
+        // A dual-stack Service has an IPv4 and an IPv6 address, but `known` is only the first of
+        // them. So the query is for the record type of `known`.
         let queried = match known {
             Some(known) => {
                 self.query_addresses_of_type(&name, address_type(known))
@@ -199,7 +199,7 @@ impl NameChecks<'_> {
         let shown = join_texts(&answer.addresses);
         let check = match known {
             Some(known) if !answer.addresses.contains(&known) => {
-                let text = format!("{KIND}: {name} is {shown}, but {known} at the API server");
+                let text = format!("{KIND}: {name} is {shown}, but the API server has {known}");
                 CheckLine::failed(GROUP, text).with_advice(
                     "Check whether kubedns watches this cluster, and when kubedns last received a change.",
                     "records-late",
@@ -354,7 +354,10 @@ fn failed_check(kind: &str, name: &str, failure: &QueryFailure) -> CheckLine {
     };
     let action = match failure.rcode {
         Some(_) => format!("Run kube-dns explain {name} to see why."),
-        None => "The lines above show which part does not answer.".to_owned(),
+        None => {
+            "Check whether kubedns and dnsmasq answer: see the lines under \"pod\" in this report."
+                .to_owned()
+        }
     };
 
     let found = if failure.is_negative_answer() {

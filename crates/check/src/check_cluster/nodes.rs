@@ -1,6 +1,6 @@
-//! If the DNS Service prefers the pod of the client's node (`manifests/node`), checks that each
-//! node has a pod of kube-dns, and that the clients of the node are sent to this pod. Without
-//! this preference, nothing is checked here.
+//! If the DNS Service has `trafficDistribution: PreferSameNode` (`manifests/node`), checks that
+//! each ready Linux node has a ready pod of kube-dns, and that the EndpointSlices have hints for
+//! nodes. Otherwise, nothing is checked here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,8 +28,8 @@ const MAX_PAGES: usize = 100;
 const OWN_NODE: &str = "PreferSameNode";
 /// Maximum number of nodes that a line names.
 const MAX_NAMED: usize = 5;
-/// The label with the operating system of a node, and the value of this label on nodes that have
-/// pods of kube-dns.
+/// The label with the operating system of a node, and its value on Linux nodes. Pods of kube-dns
+/// run only on Linux nodes.
 const SYSTEM: (&str, &str) = ("kubernetes.io/os", "linux");
 /// The section of the troubleshooting page.
 const SECTION: &str = "node-without-a-pod";
@@ -153,13 +153,13 @@ fn check_pods(pods: &ServicePods, nodes: &BTreeSet<String>) -> Vec<CheckLine> {
         .collect();
     let mut checks = vec![check_each_node(&without, nodes.len())];
 
-    // kube-proxy uses the pods of all nodes as long as one pod has no hint.
+    // If even one ready endpoint has no hint, kube-proxy ignores the hints of all endpoints.
     if pods.nodes.values().any(|is_hinted| !is_hinted) {
         let text = format!(
             "the Service has trafficDistribution: {OWN_NODE}, but its EndpointSlices lack hints for nodes"
         );
-        let action = "Kubernetes 1.35 or the feature gate PreferSameTrafficDistribution is needed; \
-                      until then, any pod answers the clients of any node.";
+        let action = "Kubernetes 1.35 or later, or the feature gate PreferSameTrafficDistribution, is needed; \
+                      until then, any pod may answer the clients on any node.";
         checks.push(CheckLine::warning(GROUP, text).with_advice(action, SECTION));
     }
     checks
@@ -186,7 +186,7 @@ fn check_each_node(without: &[&str], all: usize) -> CheckLine {
     CheckLine::warning(GROUP, text)
         .with_detail(detail)
         .with_advice(
-            "Pods of other nodes answer the clients of these nodes, over the network. Check why these nodes have no ready pod.",
+            "Pods on other nodes answer the clients on these nodes, over the network. Check why these nodes have no ready pod.",
             SECTION,
         )
 }

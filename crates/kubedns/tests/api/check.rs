@@ -119,7 +119,7 @@ async fn fault_is_named_with_advice() {
     let wrong_server = with(&format!("--server={nobody}"));
     fails(&wrong_server, line, "Connection refused").await;
 
-    let line = "a cluster IP: kubernetes.default.svc.other.example is 198.51.100.1, but 10.96.0.1 at the API server";
+    let line = "a cluster IP: kubernetes.default.svc.other.example is 198.51.100.1, but the API server has 10.96.0.1";
     fails(&with("--domain=other.example"), line, "").await;
 
     drop(upstream);
