@@ -55,7 +55,7 @@ pub(crate) struct Options {
     /// URL of the status port of the sidecar; empty for none
     #[arg(long, value_name = "string", default_value = "http://127.0.0.1:10054")]
     sidecar: String,
-    /// IP address and port of the DNS server that clients query
+    /// address or name of the DNS server that clients query; the default port is 53
     #[arg(long, value_name = "string", default_value = "127.0.0.1:53")]
     dns: String,
     /// domain of the cluster; several are separated by commas
