@@ -3,14 +3,14 @@
 //! Invariants, whatever the API server does:
 //! - An interrupted watch is resumed at its last resource version. An interrupted list is resumed
 //!   at the page that failed, as long as the API server accepts the continue token.
-//! - All objects are listed again only if the API server no longer knows the resource version, if
+//! - A new list replaces a watch only if the API server no longer knows the resource version, if
 //!   the API server's database was wiped or restored, or if the watch fails several times in a row
 //!   because of its content (see `position`). No object is removed before that list is complete.
-//! - While reading is refused, the objects stay. Only a feed whose objects have become dispensable
-//!   removes them, and later lists them again.
+//! - While reading is refused, the objects stay. As an exception, a feed whose objects have become
+//!   dispensable removes them, and later lists them again.
 //! - A silent watch is reopened, because its connection may be dead.
 //! - A malformed object is treated as absent and never affects other objects.
-//! - Failures are retried forever, with growing pauses.
+//! - Failed lists and watches are retried forever, with growing pauses.
 //!
 //! [`CollectionFeed`] follows one collection, and [`ScopedFeed`] follows a kind in some namespaces.
 //! [`endpoints`] chooses between Endpoints and `EndpointSlice`s. This module does not interpret the
@@ -84,10 +84,11 @@ impl FeedState {
 /// Phase of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeedPhase {
-    /// No watch is open: the feed has just started, or requests for all collections fail, because
-    /// the API server is unreachable, rejects the credentials or is overloaded.
+    /// No watch is open. Either the feed has just started, or its last failure concerns every
+    /// collection: the API server is unreachable, rejects the credentials, is overloaded or
+    /// requests a pause.
     Away,
-    /// Requests fail in another way.
+    /// No watch is open. The last failure has another cause, and is not a refusal.
     Failing,
     /// The watch was opened, and no request has failed since then.
     Following,
@@ -113,7 +114,7 @@ pub struct WatchTiming {
     pub backoff: RangeInclusive<Duration>,
     /// The longest pause while the API server is unreachable or requests a pause, and before a
     /// refusal is treated as lasting. The pause is short, so that a recovery is noticed within
-    /// seconds. The API server may request a longer pause.
+    /// seconds. A longer pause that the API server requests has precedence.
     pub max_pause: Duration,
     /// The longest pause while a collection is refused, if the collection is optional and its
     /// objects need not be kept up to date.

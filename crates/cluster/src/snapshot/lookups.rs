@@ -21,9 +21,9 @@ const SERVICE_STEPS: usize = 32;
 
 /// Federated names and names of pods.
 impl Snapshot {
-    /// The record of a federated name. The target is the Service of this cluster if the Service has
-    /// ready endpoints or is an ExternalName Service (see [`Snapshot::backed`]). Otherwise the
-    /// target is a name in the domain of the federation.
+    /// The record of a federated name; `None` if the target is unknown or invalid. If the Service
+    /// has ready endpoints or is an ExternalName Service (see [`Snapshot::backed`]), the target is
+    /// its name in this cluster. Otherwise the target is a name in the domain of the federation.
     fn federated_record(
         &self,
         domain: &str,
@@ -78,8 +78,8 @@ impl Snapshot {
         Some(Lookup::Exists)
     }
 
-    /// Whether a pod of the namespace has the address. If names are not verified, the answer is
-    /// true for every address. If names of pods are disabled, the answer is false.
+    /// Whether a pod of the namespace has the address. If pod names are not verified, the answer
+    /// is true for every address. If pod names are disabled, the answer is false.
     fn has_pod(&self, namespace: &str, address: IpAddr) -> bool {
         match &self.pods {
             PodNames::Insecure | PodNames::OfNode(_) => true,
@@ -261,7 +261,7 @@ impl Records for Snapshot {
             steps,
             on_entry: visit,
         } = visit;
-        // Names of pods are computed; no tree has them.
+        // The answer for a pod name is computed from its labels. The trees store no pod names.
         if let &["pod", namespace, label] = path
             && pod::may_be_pod(namespace)
             && pod::may_be_pod(label)
@@ -269,8 +269,8 @@ impl Records for Snapshot {
             return self.find_pod(namespace, label, visit);
         }
 
-        // The name of a namespace has the entries of its ExternalName Services, as in kube-dns. In
-        // strict mode, that name has no records.
+        // As in kube-dns, the name of a namespace (`NAMESPACE.svc`) has the entries of the
+        // namespace's ExternalName Services. In strict mode, this name has no records.
         if self.zone.strict && matches!(path, ["svc", _]) {
             return Lookup::Missing;
         }

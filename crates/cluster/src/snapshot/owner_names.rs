@@ -11,8 +11,8 @@ use super::{PodNames, Snapshot, label};
 use crate::records::{ServiceNode, dashed_label};
 
 impl Snapshot {
-    /// Visits the owner names, except federated and zonal names, and names of pods that are not
-    /// verified. Names that `other` answers in the same way may be left out.
+    /// Visits the owner names, except federated names, zonal names and unverified pod names. A name
+    /// may be left out if its records in `other` are the same.
     pub(super) fn visit_owner_names(&self, other: Option<&Self>, visit: &mut dyn FnMut(&[&str])) {
         // If federated names hide names of Services, the snapshots may answer a name differently
         // although their entries for the name are equal. Then no name is skipped.
@@ -71,8 +71,9 @@ impl Snapshot {
             && is_label(namespace)
     }
 
-    /// Whether a federation has the same name as a namespace. Federated names then override names
-    /// in the namespace, and depend on other Services and on the nodes.
+    /// Whether a federation has the same name as a namespace with Services. Federated names then
+    /// hide names in this namespace. The answer to a federated name depends on the Nodes, and on a
+    /// Service that may be in another namespace.
     fn hides_services(&self) -> bool {
         let Some(federation) = &self.federation else {
             return false;
@@ -96,8 +97,8 @@ impl Snapshot {
     }
 }
 
-/// Visits the entries of a tree of namespaces, with namespace and name. If `other` is given, visits
-/// only entries that `other` does not have in the same form.
+/// Visits each entry of `tree`, with its namespace and name. If `other` is given, skips entries
+/// that are equal in `other`.
 pub(crate) fn each_entry<V: Clone + PartialEq>(
     tree: &TreeCache<V>,
     other: Option<&TreeCache<V>>,

@@ -46,7 +46,7 @@ fn cluster(strict: bool) -> Arc<Published> {
     published
 }
 
-/// The answer of the engine.
+/// The engine's outcome and response for a query.
 pub(crate) fn ask(
     published: &Published,
     name: &str,
@@ -140,8 +140,8 @@ fn federated_names_require_service_names() {
         (r"w\.eb.apps.fed.svc.cluster.local.", "NXDOMAIN"),
         ("*.apps.fed.svc.cluster.local.", "NXDOMAIN"),
         ("web.*.fed.svc.cluster.local.", "NXDOMAIN"),
-        // The federated name of an ExternalName Service leads to the Service in this cluster,
-        // although the Service has no endpoints. The target of the Service is then resolved.
+        // The federated name of an ExternalName Service is an alias of the Service's name in this
+        // cluster, although the Service has no endpoints. The external name is then resolved.
         (
             "out.apps.fed.svc.cluster.local.",
             "asks for www.outside.test.",

@@ -409,7 +409,7 @@ impl Varint {
             }
         }
 
-        // Ten octets hold 64 bits, so a longer varint can only be garbage.
+        // Ten octets are enough for 64 bits, so a longer varint is malformed.
         if octets.len() < 10 {
             Ok(None)
         } else {

@@ -1,9 +1,9 @@
-//! The source of endpoints: Endpoints or `EndpointSlice`s. Slices have no limit of 1000 addresses
-//! and have both IP families.
+//! The source of endpoints: Endpoints or `EndpointSlice`s. Kubernetes fills Endpoints with at most
+//! 1000 addresses, of one IP family. The slices of a Service have all addresses of both families.
 //!
-//! With [`EndpointsChoice::Auto`], slices are used if the API server has slices and permits reading
-//! them. Reading is retried periodically, because permissions may change later. The source changes
-//! only after the other source has been listed completely.
+//! With [`EndpointsChoice::Auto`], slices are used if the API server serves slices and permits
+//! reading them. Reading is retried periodically, because permissions may change later. The source
+//! changes only after the other source has been listed completely.
 //!
 //! Two conditions must hold before Endpoints replace slices. The refusal of slices must last,
 //! because a starting API server briefly refuses everything. And Endpoints must not lack addresses
@@ -26,10 +26,10 @@ use crate::objects::{
     Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, PodNamed, Zoned,
 };
 
-/// If requests for slices are in the phase [`FeedPhase::Failing`] at the start, Endpoints are
-/// listed as well after this time. If the requests for slices still fail after this time has passed
-/// once more, the listed Endpoints are used. While slices of a snapshot file are served, a refusal
-/// of slices must also last for this time before Endpoints are listed.
+/// The head start of slices over Endpoints, while no source is selected and requests for slices
+/// fail ([`FeedPhase::Failing`]). Endpoints are listed this long after the start, and used this
+/// long after their list is complete. While slices of a snapshot file are served, a refusal of
+/// slices must also last for this time before Endpoints are listed.
 ///
 /// The time is longer than the pause between attempts at an unreachable API server. After an
 /// outage, slices therefore get another attempt even if Endpoints are listed first.
@@ -407,7 +407,8 @@ impl SourceSelection {
     }
 
     /// The time from which Endpoints may be listed and, if already listed, used in place of slices.
-    /// `None` while Endpoints are not needed.
+    /// `None` while Endpoints are in use, are not needed, or would burden an API server that is
+    /// unreachable or overloaded.
     fn endpoints_due(&self, slices: FeedState) -> Option<Instant> {
         let is_refused = slices.phase == FeedPhase::Refused;
         match self.source {

@@ -36,7 +36,8 @@ pub enum RequestFailure {
     /// Any other error response.
     #[error("error {code}: {message}")]
     Server {
-        /// The HTTP status code, or the code in the object of an ERROR event (0 if it has none).
+        /// The HTTP status code, or the code in the object of an ERROR event (0 if the object has
+        /// none).
         code: u16,
         /// Message of the API server.
         message: String,
@@ -52,8 +53,8 @@ pub enum RequestFailure {
     /// The watch ended less than a second after its start.
     #[error("the watch ended after {0:?}")]
     Brief(Duration),
-    /// The response cannot be read, its list has no resourceVersion, or its list has too many
-    /// pages.
+    /// The response cannot be parsed, its list has no resourceVersion or too many pages, or the
+    /// response does not end after the list.
     #[error("not a response of an API server: {0}")]
     Garbage(String),
     /// The response, or an object in it, exceeds this bound, in octets.
@@ -296,7 +297,7 @@ impl FeedPauses {
         self.refused.reset();
     }
 
-    /// Notes that a watch was stable. The next list then starts without a pause.
+    /// Notes that a watch was stable. The pauses before lists then grow from zero again.
     pub(super) fn note_stable_watch(&mut self) {
         self.relist.reset();
     }

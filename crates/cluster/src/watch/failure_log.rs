@@ -12,7 +12,7 @@
 //!
 //! All other failed attempts are logged at debug level.
 //!
-//! A malformed object is counted each time, and logged once.
+//! A problem of a malformed object is counted each time, and logged the first time.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Display;
@@ -30,10 +30,10 @@ use crate::objects::{Kind, ObjectKey};
 
 /// Interval at which an ongoing failure is logged again.
 const REMINDER: Duration = Duration::from_mins(5);
-/// Time after which an outage is logged again for the first time. An API server restarts in less
-/// time. In a longer outage, the reason for the failures has stopped changing by then.
+/// Time after which an outage is logged again for the first time. An API server usually restarts in
+/// less time. In a longer outage, the reason for the failures has stopped changing by then.
 const FIRST_REMINDER: Duration = Duration::from_secs(30);
-/// Maximum number of distinct problems of objects that are remembered and logged.
+/// Maximum number of distinct problems of objects that a feed remembers and logs.
 const MAX_REMEMBERED: usize = 1000;
 
 /// The failure log of one collection.
@@ -84,13 +84,13 @@ struct OngoingOutage {
     /// The time when the last of the recovered watches was opened.
     ended: Instant,
     failures: u32,
-    /// Number of feeds that have not received an event since their failure.
+    /// Number of feeds that have failed and not recovered yet.
     failing_feeds: usize,
     /// The kinds of the feeds that have failed.
     kinds: BTreeSet<&'static str>,
     /// Whether rejected credentials have been logged during this outage.
     unauthorized_logged: bool,
-    /// Whether any feed has received an event again.
+    /// Whether any feed has recovered.
     has_recovered_feed: bool,
 }
 
@@ -284,8 +284,8 @@ impl FailureLog {
         } else if is_error {
             self.log_missing_permission(failure, failures);
         } else if matches!(failure, RequestFailure::Expired(_)) {
-            // This is not an error: the watch was interrupted for longer than the API server keeps
-            // old resource versions.
+            // This is not an error: the watch or the list was interrupted for longer than the API
+            // server keeps old resource versions.
             tracing::info!(kind = %self.kind, %failure, "resource version expired; listing again");
         } else {
             self.log_unavailable(failure, failures);

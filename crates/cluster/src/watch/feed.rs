@@ -192,7 +192,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
             }
         }
 
-        let problem = "a list without end";
+        let problem = "a list with too many pages";
         Err(RequestFailure::Garbage(problem.to_owned()).into())
     }
 
@@ -231,8 +231,8 @@ impl<E: Send + 'static> CollectionFeed<E> {
             self.check_history(&mut watching.history).await?;
         }
         if std::mem::take(&mut watching.was_silent) {
-            // The API server has just answered the check. So the last watch was silent because
-            // nothing had changed.
+            // The silent watch may have had no event, so a recovery may not be logged yet. The
+            // answer to the check shows that the API server works.
             self.failure_log.log_recovery();
         }
 
@@ -285,8 +285,8 @@ impl<E: Send + 'static> CollectionFeed<E> {
             let event = match events.next_event(left.min(self.timing.silence)).await {
                 Ok(Some(event)) => event,
                 Ok(None) => return Ok(WatchEnd::assess(begun.elapsed(), requested, is_silent)?),
-                // Either nothing has changed for a while, or the connection is dead. The next
-                // request shows which.
+                // No event arrived for too long, or the watch did not end in time. The next request
+                // shows whether the connection is dead.
                 Err(RequestFailure::Silent(_)) => return Ok(WatchEnd::Silent),
                 Err(failure) => return Err(failure.into()),
             };
@@ -324,7 +324,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
                 history.advance(&object.version());
             }
             "ERROR" => return Err(RequestFailure::of_event(object).into()),
-            // An event type of a later API is unknown, so the event is ignored.
+            // An event of a type that a later version of the API adds is ignored.
             other => {
                 let problem = format!("the watch event has the unknown type {other:?}");
                 self.malformed_log.log_object(None, &problem);

@@ -33,7 +33,10 @@ impl WatchMetrics {
     pub fn new(registry: &daemon::metrics::Metrics) -> Result<Self, MetricError> {
         let name = "kubedns_last_event_timestamp_seconds";
         let last_event = GaugeVec::new(
-            Opts::new(name, "Time of the last event, in seconds since 1970."),
+            Opts::new(
+                name,
+                "Arrival time of the last change, in seconds since 1970, by kind; 0 if no change has arrived.",
+            ),
             &["kind"],
         )
         .map_err(|source| MetricError {
@@ -91,8 +94,8 @@ impl WatchMetrics {
         }
     }
 
-    /// The metrics of a feed of `kind` that does not report whether its watch is open. Without
-    /// another feed of the kind, the gauge has no series for the kind.
+    /// The metrics of a feed of `kind` that does not set `kubedns_watch_connected`. Without another
+    /// feed of the kind, this gauge has no series for the kind.
     pub(super) fn feed_without_connection(&self, kind: Kind) -> FeedMetrics {
         let label = [kind.label()];
         for reason in RequestFailure::REASONS.into_iter().chain(["timeout"]) {
@@ -170,8 +173,8 @@ impl FeedMetrics {
         self.bookmarks.get()
     }
 
-    /// The metrics for one of several feeds of a kind. Such a feed does not set the gauge that
-    /// tells whether the watch is open.
+    /// The metrics for one of several feeds of a kind. Such a feed does not set
+    /// `kubedns_watch_connected`.
     pub(super) fn without_connection(&self) -> Self {
         Self {
             connected: None,
@@ -193,7 +196,7 @@ impl FeedMetrics {
             .inc();
     }
 
-    /// Notes an event.
+    /// Counts a change from a list or a watch, and notes its time.
     pub(super) fn count_event(&self) {
         self.events.inc();
         self.last_event.set(unix_seconds(SystemTime::now()));

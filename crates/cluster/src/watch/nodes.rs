@@ -12,7 +12,7 @@ use super::{Collection, CollectionFeed, ReceivedEvent, ReceiverGone, WatchMetric
 use crate::connect::Connection;
 use crate::objects::{Change, Event, Kind};
 
-/// A feed of the Node that this process runs on. `option` is the flag that prefers the zone of this
+/// A feed of the Node that this process runs on. `option` is the flag that needs the zone of this
 /// Node. If the Node cannot be read, the log names the flag.
 pub fn own_node_feed(
     connection: &Arc<Connection>,
@@ -25,8 +25,8 @@ pub fn own_node_feed(
         Arc::clone(connection),
         Collection::one(Kind::Node, "", name),
         WatchTiming::default(),
-        // Only the feed of all Nodes, which may run at the same time, sets the gauge that tells
-        // whether the watch is open.
+        // Only the feed of all Nodes, which may run at the same time, sets
+        // `kubedns_watch_connected`.
         metrics.feed_without_connection(Kind::Node),
         sink,
         Event::OwnNode,
@@ -68,7 +68,7 @@ impl<S> NodesFeed<S> {
                 ended = self.wait_until_needed(false) => ended?,
             }
 
-            // Waiting for the end of the feed ensures that no event follows.
+            // The feed must end before the empty list is sent, so that none of its events follows.
             feed_stop.cancel();
             running.await;
             self.remove_nodes().await?;

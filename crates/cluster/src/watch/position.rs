@@ -114,7 +114,8 @@ impl ListPosition {
         match &mut self.extent {
             ListExtent::Page { limit: 1, .. } => return false,
             ListExtent::Page { limit, .. } => *limit = (*limit / 8).max(1),
-            // The watch cache ignores a limit, so the pages must come from the database.
+            // API servers may ignore the limit of a list from the watch cache. So the pages come
+            // from a list at the most recent resource version.
             cached @ ListExtent::Cached(_) => *cached = ListExtent::first_page(PAGE),
         }
         true
@@ -222,8 +223,8 @@ pub(super) enum WatchEnd {
     /// The watch ended early. The API server may be shutting down, and may return with a wiped or
     /// restored database.
     Early,
-    /// The watch had no event at all, or none for too long. If the database was wiped or restored,
-    /// a watch from an old version is silent, too.
+    /// The watch had no event at all, or none for too long, or did not end in time. If the database
+    /// was wiped or restored, a watch from an old version is silent, too.
     Silent,
 }
 
@@ -303,8 +304,7 @@ impl DatabaseHistory {
         version: &str,
         first: Option<ObjectIdentity>,
     ) -> Result<(), RequestFailure> {
-        // By the API's contract, versions are opaque, so versions that are not numbers prove
-        // nothing.
+        // A version that is not a number cannot be compared, so it proves nothing.
         if let Ok(now) = version.parse::<u64>()
             && let Ok(known) = self.version.parse::<u64>()
             && now < known

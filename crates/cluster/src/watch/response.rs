@@ -144,7 +144,8 @@ async fn receive_piece(
         .unwrap_or(Err(RequestFailure::Silent(timeout)))
 }
 
-/// The failure of a body. kube adds the word `ServiceError` to the error of the connection.
+/// The failure of an interrupted body. kube puts `ServiceError: ` before the connection's error;
+/// this prefix is removed.
 fn interrupted_body(error: &kube::Error) -> RequestFailure {
     let text = brief(error);
     let cause = text.strip_prefix("ServiceError: ").unwrap_or(&text);

@@ -327,8 +327,8 @@ impl<E: Send + 'static> NamespaceAccount<E> {
         let mut running = pin!(feed.run(stop));
 
         loop {
-            // Queued changes come first: a list is complete only after all its changes have been
-            // forwarded.
+            // Queued changes come first: `listed` may become true only after all changes of the
+            // list have been forwarded.
             tokio::select! {
                 biased;
                 Some(received) = changes.recv() => {

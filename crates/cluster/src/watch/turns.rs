@@ -1,10 +1,11 @@
 //! Spreads the lists of many instances over time.
 //!
-//! A list of all objects costs the API server more than a watch that lasts for hours. With a pod on
-//! each node, all pods list when the `DaemonSet` is rolled out for the first time, and when the API
-//! server has restarted and cannot continue the watches from their old resource versions. One small
-//! request for the status of the `DaemonSet` shows how many pods there are, and how many of them
-//! are starting. A pod that is the only one to start does not wait for others.
+//! A list of all objects costs the API server more than a watch that lasts for hours. If a
+//! `DaemonSet` runs an instance on each node, all instances list at the same time: when the
+//! `DaemonSet` is rolled out for the first time, and when the API server has restarted and cannot
+//! continue the watches from their old resource versions. One small request for the status of the
+//! `DaemonSet` shows how many pods there are, and how many of them are starting. A pod that is the
+//! only one to start does not wait for others.
 
 use std::time::Duration;
 
@@ -17,9 +18,10 @@ use tokio_util::sync::CancellationToken;
 use super::{RequestFailure, get_document};
 use crate::connect::Connection;
 
-/// Each further instance lengthens the spread by this time. In a cluster with 2,000 Services, the
-/// lists of one instance cost the API server 40 ms of CPU time. So two cores of the API server can
-/// serve one instance every 20 ms.
+/// The spread is the period over which the instances distribute their lists. Each further instance
+/// adds this time to the spread. In a cluster with 2,000 Services, the lists of one instance cost
+/// the API server 40 ms of CPU time. So two cores of the API server can serve one instance every
+/// 20 ms.
 const EACH: Duration = Duration::from_millis(20);
 /// Replaces [`EACH`] for the first lists if this instance serves the records of a snapshot file.
 /// The time is longer, so that instances without records list earlier.
@@ -129,7 +131,7 @@ impl ListTurnsFinder {
                 Err(failure) => failure,
             };
 
-            // Without an answer, the first lists do not wait.
+            // If the `DaemonSet` cannot be read at once, the first lists do not wait.
             if self.turn.borrow().is_none() {
                 tracing::info!(path = self.path, error = %failure, "the DaemonSet of this pod cannot be read; the first lists do not wait for other pods");
                 self.turn.send_replace(Some(ListTurn::at_once()));
