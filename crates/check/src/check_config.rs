@@ -35,7 +35,7 @@ Validates a ConfigMap of kube-dns before it is applied.
 FILE is YAML or JSON with a ConfigMap, which may be in a List as kubectl prints it. DIR has one file per key, like a mounted ConfigMap. The word - means standard input.
 With --dnsmasq-args, the command prints a line for each argument of dnsmasq, with the key or flag of kubedns that replaces it; the exit status is 1 if an argument has no replacement.
 With --corefile, the command prints a configuration of CoreDNS for the ConfigMap and the arguments of the container kubedns in FILE, and for the arguments in --kubedns-args; the exit status is 1 if a flag or a key has no counterpart.
-Each finding is a line. The exit status is 0 if the ConfigMap is good, 1 if there are findings, and 2 if the command line is wrong or the input cannot be used.
+Without --dnsmasq-args and --corefile, the command prints each error and each warning on a line of its own; the exit status is 1 if there are any. The exit status is 2 if the command line is wrong or the input cannot be used, and otherwise 0.
 
 ";
 /// Maximum size of the file, in octets; a `ConfigMap` is smaller.
@@ -59,7 +59,8 @@ pub(crate) struct Options {
     /// write a configuration of CoreDNS that replaces the flags and the ConfigMap
     #[arg(long)]
     corefile: bool,
-    /// arguments of kubedns, in one string; they are added to those in FILE
+    /// arguments of kubedns for --corefile, in one string; they are added after the arguments in
+    /// FILE
     #[arg(long, value_name = "string", default_value = "")]
     kubedns_args: String,
     /// YAML or JSON with a ConfigMap, a directory with one file per key, or - for standard input
@@ -261,7 +262,8 @@ fn config_data(document: &Value) -> ConfigData {
     let data = document.get("data").and_then(Value::as_mapping);
     for (key, value) in data.into_iter().flatten() {
         let key = key.as_str().unwrap_or_default().to_owned();
-        // JSON without quotes is YAML as well, but the values of a ConfigMap must be text.
+        // Without quotes around it, a JSON value is a list, mapping, number or boolean in YAML. But
+        // the values of a ConfigMap must be text.
         match value.as_str() {
             Some(text) => drop(map.data.insert(key, text.as_bytes().to_vec())),
             None => map.not_text.push(key),
@@ -349,9 +351,9 @@ fn find_doubtful_servers(data: &RawData, domains: &BTreeSet<String>) -> Vec<Stri
         }
         if domains.contains(domain) && !servers.is_empty() {
             warnings.push(format!(
-                "stub domain {domain:?} is the cluster domain: dnsmasq asks kubedns, the servers of \
-                 the stub domain, or both; kubedns never asks these servers (key stubDomains); \
-                 use a domain below the cluster domain"
+                "stub domain {domain:?} is the cluster domain: dnsmasq may send queries for it to \
+                 kubedns, to the servers of the stub domain, or to both; kubedns never queries these \
+                 servers (key stubDomains); use a domain below the cluster domain"
             ));
         }
     }

@@ -1,6 +1,7 @@
 //! `kube-dns check`: validates a ConfigMap before it is applied, or checks a running kube-dns.
 //!
-//! The command is a client: it sends requests and queries, and shares no state with the server.
+//! `check cluster` is a client: it sends requests and queries, and shares no state with the server.
+//! `check config` reads only its input.
 
 mod check_cluster;
 mod check_config;

@@ -9,8 +9,8 @@
 //!
 //! Token files (of a service account, or `tokenFile` in a kubeconfig), the files of a client
 //! certificate and a service account's `ca.crt` are read again, so that a rotation takes effect. An
-//! exec plugin runs again before its credentials expire. Only [`Connection::renew`] reads the
-//! kubeconfig itself again, with its inline certificates, and the file `certificate-authority`.
+//! exec plugin runs again before its credentials expire. The kubeconfig itself, its inline
+//! certificates and the file `certificate-authority` are read again only by [`Connection::renew`].
 
 mod certificate;
 mod client;
@@ -92,7 +92,8 @@ impl Access {
             (Some(path), url) => {
                 from_kubeconfig(path, self.context.as_deref(), url.as_deref()).await
             }
-            // As in kube-dns, a URL without a kubeconfig comes without credentials, even in a pod.
+            // As in kube-dns, a URL without a kubeconfig is used without credentials, even in a
+            // pod.
             (None, Some(url)) => Ok(Config::new(parse_url(url)?)),
             (None, None) => {
                 from_service_account(Path::new(SERVICE_ACCOUNT), |name| std::env::var(name).ok())

@@ -84,7 +84,7 @@ impl FromStr for Domain {
 pub struct ClusterDomains {
     /// The domain of PTR targets, which is also used wherever a single domain is needed.
     pub first: Domain,
-    /// Further domains, which contain the same names.
+    /// Further domains. The names below the first domain also exist below each of these.
     pub others: Vec<Domain>,
 }
 
@@ -95,7 +95,7 @@ pub enum ClusterDomainsError {
     #[error(transparent)]
     Domain(#[from] DomainError),
     /// A domain is within another, or is given twice.
-    #[error("{0} is in {1}: the domains of a cluster must not contain each other")]
+    #[error("{0} is in {1}: no domain of a cluster may equal another one, or be below it")]
     Nested(Domain, Domain),
     /// Too many domains.
     #[error("there are {0} domains; at most {MAX_DOMAINS} are accepted")]

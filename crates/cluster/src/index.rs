@@ -79,7 +79,7 @@ struct ExternalServices {
 #[derive(Debug, Clone)]
 pub struct IndexContent {
     pub(crate) objects: StoredObjects,
-    /// The namespaces that the selector matches.
+    /// The namespaces that `--namespace-selector` selects; empty without this flag.
     pub(crate) namespaces: treecache::Map<SmolStr, ()>,
     pub(crate) pods: PodNames,
 }
@@ -265,7 +265,7 @@ impl Index {
     /// Whether the lists that only some options require (namespaces, pods) are complete.
     fn has_options_listed(&self) -> bool {
         let has_namespaces = !self.selects_namespaces() || self.namespaces.is_complete();
-        // The pods of a node change no record, so nothing waits for them.
+        // With [`PodMode::Node`], pods change no record, so nothing waits for the list of pods.
         let has_pods = self.options.pods != PodMode::Verified || self.pods.is_listed();
 
         has_namespaces && has_pods

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use daemon::http::{Page, authority};
 
-/// Timeout of a status page.
+/// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Reads the page `target` of a server, given as `http://HOST:PORT`.

@@ -1,5 +1,5 @@
-//! Checks the readiness of kubedns. Checks the probes, the nanny, the upstreams and the
-//! configuration according to the sidecar's status.
+//! Checks the readiness of kubedns. The other checks use the sidecar's status. They check its
+//! probes, the nanny, the upstreams and the configuration.
 
 use futures::future::join_all;
 use reports::finding::{FindingGroup, FindingKind, PodFinding};
@@ -22,7 +22,7 @@ const MAX_STATUS: usize = 8 << 20;
 pub(super) async fn read_status(sidecar: &str) -> Result<SidecarStatus, String> {
     let page = read_page(sidecar, "/status", MAX_STATUS).await?;
     serde_json::from_slice(&page.body)
-        .map_err(|error| format!("the page /status is not that of a sidecar: {error}"))
+        .map_err(|error| format!("the page /status is not the status of a sidecar: {error}"))
 }
 
 /// Checks that kubedns is ready. Services send queries only to ready pods.
@@ -46,7 +46,7 @@ pub(super) async fn check_readiness(server: &str) -> CheckLine {
         .with_advice_for(FindingKind::NotSynced)
 }
 
-/// The checks of the sidecar's status. A missing status leads to a single check.
+/// The checks that use the sidecar's status. Without a status, the result is a single line.
 pub(super) async fn check_status(
     options: &Options,
     status: &Result<SidecarStatus, String>,

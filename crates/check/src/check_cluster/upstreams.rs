@@ -137,9 +137,10 @@ impl RouteUpstream {
         names.join(", ")
     }
 
-    /// The queries that test the upstream. An upstream of stub domains gets a query for the SOA
-    /// record of the first stub domain. An upstream of external names, or of unknown names, gets a
-    /// query for the name servers of the root, and then a query for `external_name`.
+    /// The queries that test the upstream, in this order. For an upstream of stub domains, the only
+    /// query is for the SOA record of the first stub domain. For an upstream of external names, or
+    /// of unknown names, the queries are for the NS records of the root and for the A records of
+    /// `external_name`. The second query is left out if `external_name` is empty or invalid.
     fn questions(&self, external_name: &str) -> Vec<Query> {
         let mut domains = self.domains.iter();
         let is_external = domains.any(|domain| domain == EXTERNAL_NAMES);

@@ -28,7 +28,8 @@ const DEFAULT_TTL: u64 = 30;
 /// The TTL of kubedns' negative answers if neither `--ttl` nor `--negative-ttl` is given, in
 /// seconds.
 const DEFAULT_NEGATIVE_TTL: u64 = 60;
-/// The reverse zones, which a Corefile has to name.
+/// The reverse zones. The plugin `kubernetes` answers PTR queries only in zones that the Corefile
+/// lists.
 const REVERSE_ZONES: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
 
 /// Prints the Corefile for kubedns with these arguments and this configuration. The exit status is
@@ -93,7 +94,7 @@ impl Corefile {
 
     fn to_text(&self) -> String {
         let mut text =
-            "# This configuration of CoreDNS 1.14 replaces kube-dns with your flags and your ConfigMap.\n"
+            "# This configuration of CoreDNS 1.14 replaces the flags and the ConfigMap of your kube-dns.\n"
                 .to_owned();
         for (title, lines) in [
             (
@@ -317,7 +318,8 @@ fn add_cache(block: &mut Block, flags: &KubednsFlags, domains: &[&str]) {
     block.add_with("cache", &options);
 }
 
-/// The blocks of the zones from etcd. A block has a single path in etcd.
+/// The blocks of the zones from etcd. A zone has a URL for each member of the etcd cluster. kubedns
+/// requires the same path in all URLs of a zone, so the path of the last URL is used.
 fn etcd_blocks(flags: &KubednsFlags, port: &str) -> Vec<Block> {
     let mut zones: BTreeMap<&str, (Vec<&str>, &str)> = BTreeMap::new();
     for value in flags.values("etcd-zone") {

@@ -49,11 +49,11 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
     (&["local-ttl"], Is("flag --ttl")),
     (
         &["neg-ttl", "no-negcache", "N"],
-        Missing("a negative answer is kept for as long as its SOA record says, 3 hours at most"),
+        Missing("a negative answer is cached for as long as its SOA record says, at most 3 hours"),
     ),
     (
         &["max-ttl", "max-cache-ttl"],
-        Missing("TTLs are those of the upstream, a day at most"),
+        Missing("answers have the TTLs of the upstream, at most a day"),
     ),
     (
         &["min-cache-ttl"],
@@ -107,7 +107,7 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
     ),
     (
         &["no-hosts", "h"],
-        Is("the default: the pod's /etc/hosts is never read"),
+        Is("nothing, because kubedns never reads the pod's /etc/hosts"),
     ),
     (
         &[
@@ -124,7 +124,7 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
             "no-poll",
             "n",
         ],
-        Is("nothing, because kubedns does without it"),
+        Is("nothing, because kubedns does not need it"),
     ),
     (
         &["conf-file", "C", "conf-dir", "7", "servers-file"],
@@ -166,7 +166,7 @@ pub(super) fn report(arguments: &str) -> Exit {
     }
 }
 
-/// The options among words separated by white space. A word without a dash in front is a part of
+/// Splits the arguments at white space into options. A word without a dash in front is a part of
 /// the option before it, such as the value of `-c 1000`. Words before the first option are left
 /// out. The word `--`, which ends the nanny's own arguments, is also left out.
 fn options_of(arguments: &str) -> Vec<String> {
@@ -290,9 +290,9 @@ mod tests {
             (
                 "-v=2 -- -k --cache-size=1000 --no-negcache",
                 "-v=2: no replacement: this command does not know the argument\n\
-                 -k: replaced by nothing, because kubedns does without it\n\
+                 -k: replaced by nothing, because kubedns does not need it\n\
                  --cache-size=1000: replaced by flag --cache-size\n\
-                 --no-negcache: no replacement: a negative answer is kept for as long as its SOA record says, 3 hours at most\n",
+                 --no-negcache: no replacement: a negative answer is cached for as long as its SOA record says, at most 3 hours\n",
             ),
             (
                 "--server=/cluster.local/127.0.0.1#10053 --server=/a.example/b.example/10.0.0.1#5353 -S 10.0.0.2",

@@ -91,9 +91,9 @@ impl ImportNode {
         (own.is_some() || !clusters.is_empty()).then_some(Self { own, clusters })
     }
 
-    /// Visits the records at `path`, which holds the labels below the import's name. Returns
-    /// whether the name exists; false for a name that exists only because of the names below it.
-    /// Wildcards are not supported. For `steps` see [`skydns::EntryVisit::steps`].
+    /// Visits the records at `path`, which holds the labels below the import's name, from that name
+    /// downwards. Returns false if the name does not exist, or exists only because of the names
+    /// below it. Wildcards are not supported. For `steps` see [`skydns::EntryVisit::steps`].
     pub(super) fn visit_records<'v>(
         &'v self,
         path: &[&str],
@@ -330,7 +330,8 @@ fn build_cluster(
     id: &SmolStr,
     labels: BTreeMap<SmolStr, CollectedEndpoints>,
 ) -> Option<MemberGroup> {
-    // If a slice lacks the label with the name of its cluster, the endpoints have no name.
+    // `id` is empty if the slices lack the Kubernetes label with the name of their cluster. Their
+    // endpoints then have no owner names.
     if id.is_empty() {
         return None;
     }

@@ -38,7 +38,7 @@ pub(super) enum IdentityError {
     Mismatch,
     #[error("client certificate and client key must be given together")]
     Half,
-    #[error("reading the certificate and the key took too long")]
+    #[error("reading the certificate and the key timed out")]
     Hangs,
 }
 
@@ -154,7 +154,10 @@ impl ClientCertificate {
             Ok(certified) => current.key = Some(Arc::new(certified)),
             Err(error) => {
                 let error = daemon::error_chain::brief(&error);
-                tracing::warn!(error, "cannot read the client certificate again");
+                tracing::warn!(
+                    error,
+                    "cannot read the client certificate again; the previous certificate stays in use"
+                );
             }
         }
         // The time is set after a failure, too, so that a broken file is read once a second, not

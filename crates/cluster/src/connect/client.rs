@@ -62,8 +62,8 @@ pub(super) enum BuildError {
 /// May block, because certificates and tokens are read from files. Must be called within a tokio
 /// runtime.
 pub(super) fn build_client(mut config: Config) -> Result<Client, BuildError> {
-    // The credentials are removed from the configuration before kube gets it, because kube reads
-    // files only once and waits for plugins without a timeout.
+    // The credentials are removed from the configuration before kube gets it. kube would read a
+    // client certificate only once, and would wait for plugins without a timeout.
     let credentials = Credentials::take(&mut config.auth_info)?;
     let user_agent = HeaderValue::try_from(user_agent());
     config

@@ -61,8 +61,8 @@ enum TokenSource {
 
 impl Credentials {
     /// Reads the credentials of `user`. Certificates, token files and plugins are removed from
-    /// `user`, because `kube` would read files only once, and would wait for a plugin without a
-    /// timeout. This function reads files, which may block.
+    /// `user`, because `kube` would read a certificate only once, and would wait for a plugin
+    /// without a timeout. This function reads files, which may block.
     ///
     /// # Errors
     ///

@@ -18,7 +18,8 @@ use super::certificate::{ClientCertificate, IdentityError};
 use process::RunError;
 
 /// Timeout of a plugin, shorter than the timeout of a request.
-// Differs from kube-dns: client-go has no such timeout, so a hanging plugin blocks all requests.
+// Differs from kube-dns: client-go has no such timeout. There, a hanging plugin blocks all
+// requests.
 const LIMIT: Duration = Duration::from_secs(20);
 /// Pause before a failed plugin is run again.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -211,8 +212,14 @@ impl Plugin {
                 stored.map_err(|error: IdentityError| error.to_string())?;
             }
             (None, None) if status.token.is_some() => {}
-            // A certificate needs its key, and without a certificate there must be a token.
-            _ => return Err("a required part is missing".to_owned()),
+            (None, None) => {
+                return Err("the status has neither a token nor a certificate".to_owned());
+            }
+            _ => {
+                let reason =
+                    "the status has only one of clientCertificateData and clientKeyData".to_owned();
+                return Err(reason);
+            }
         }
         Ok(status)
     }

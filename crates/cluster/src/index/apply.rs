@@ -277,7 +277,7 @@ impl Index {
             return self.use_source(EndpointsSource::Endpoints);
         };
 
-        // `EndpointsInsteadOfSlices` arrives again and again, but the warning is logged only once.
+        // `EndpointsInsteadOfSlices` arrives repeatedly, but only the first one logs the warning.
         if self.lacking_service.is_none() {
             tracing::warn!(
                 %service,

@@ -265,7 +265,7 @@ fn cluster_accepts_several_domains() {
         let domains: Result<ClusterDomains, _> = text.parse();
         domains.map_or_else(|error| error.to_string(), |domains| domains.to_string())
     };
-    let nested = "the domains of a cluster must not contain each other";
+    let nested = "no domain of a cluster may equal another one, or be below it";
     for (text, expected) in [
         ("cluster.local", "cluster.local."),
         ("new.example,cluster.local.", "new.example.,cluster.local."),

@@ -84,9 +84,9 @@ impl<'a> ExternalServers<'a> {
             for server in servers {
                 if let ServerAddr::Name { name, .. } = server {
                     lines.push(format!(
-                        "stubDomains: the server {name} of {domain} is left out: add its addresses \
-                         to the plugin forward; CoreDNS before 1.14 accepts no names there, and \
-                         later versions look up a name only once, at the start"
+                        "stubDomains: the server {name} of {domain} is left out, so add its \
+                         addresses to the plugin forward; CoreDNS before 1.14 accepts no names \
+                         there, and CoreDNS 1.14 looks up a name only once, at its start"
                     ));
                 }
             }
@@ -110,7 +110,9 @@ impl<'a> ExternalServers<'a> {
         }
 
         if self.config.external_rules.rebind_protection.is_some() {
-            lines.push("rebindProtection: no plugin looks at the addresses in replies".to_owned());
+            lines.push(
+                "rebindProtection: no plugin of CoreDNS checks the addresses in replies".to_owned(),
+            );
         }
         lines
     }

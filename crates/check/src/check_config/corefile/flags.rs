@@ -2,8 +2,8 @@
 //! in `CoreDNS`.
 //!
 //! The server's own parser is not used: it is in a crate that depends on this one, and it looks at
-//! files and at the environment of the machine. A test of kubedns compares its flags with the
-//! table.
+//! files and at the environment of the machine. A test of kubedns compares its flags with
+//! [`FLAGS`].
 
 use std::collections::BTreeMap;
 
@@ -83,7 +83,9 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "etcd-zone",
         Value,
-        Different("CoreDNS sends queries to etcd, and has no records while etcd is away"),
+        Different(
+            "CoreDNS keeps no copy of the zone; while etcd is unreachable, it answers only from its cache",
+        ),
     ),
     (
         "extended-errors",
@@ -143,7 +145,9 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "search-domains",
         Value,
-        Missing("autopath takes the search list from the resolv.conf of the CoreDNS pod"),
+        Missing(
+            "the plugin autopath takes the further search domains from the resolv.conf of the CoreDNS pod",
+        ),
     ),
     (
         "search-suffix",
@@ -173,7 +177,7 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
         "upstream-probe-name",
         Value,
         Different(
-            "the option health_check of the plugin forward queries only NS records: of the root, or of the name after the word \"domain\" in this option",
+            "the option health_check of the plugin forward queries only NS records, either of the root or of the name in its parameter \"domain\"",
         ),
     ),
     (
@@ -288,8 +292,8 @@ impl KubednsFlags {
         for (name, values) in &self.values {
             if values.iter().any(|value| !fits_corefile(value)) {
                 lines.push(format!(
-                    "--{name}: the value is left out: this command writes only printable ASCII, \
-                     without braces, quotes, backslashes and comments"
+                    "--{name}: the value is left out, because this command writes only printable \
+                     ASCII without braces, quotes, backslashes or comments"
                 ));
             }
         }

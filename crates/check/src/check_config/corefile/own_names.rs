@@ -68,8 +68,9 @@ pub(super) fn add_hosts(block: &mut Block, config: &Config, ttl: u64) {
     block.add_with("hosts /dev/null", &options);
 }
 
-/// Adds the wildcards in `hosts`, the longest domain first. Templates come before the plugin
-/// `hosts`, so the listed names below a wildcard have templates, too.
+/// Adds the wildcards in `hosts`, the longest domain first. `CoreDNS` runs the plugin `template`
+/// before the plugin `hosts`, so the template of a wildcard would also match whole names in `hosts`
+/// that are below the wildcard. These names therefore get templates of their own, which come first.
 fn add_wildcards(block: &mut Block, config: &Config, ttl: u64) {
     let names = config.hosts.names().iter();
     let mut wildcards: Vec<_> = names

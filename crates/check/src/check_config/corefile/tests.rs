@@ -126,8 +126,8 @@ fn words_of_flags_are_read_as_by_kubedns() {
     assert_eq!(
         missing,
         [
-            "--pods: the value is left out: this command writes only printable ASCII, without \
-             braces, quotes, backslashes and comments"
+            "--pods: the value is left out, because this command writes only printable ASCII \
+             without braces, quotes, backslashes or comments"
         ]
     );
 }
