@@ -2,7 +2,7 @@
 //! index, and builds records from them.
 //!
 //! ```text
-//! connect -> watch --Event--> index (the one writer) --records--> snapshot::Published
+//! connect -> watch --Event--> index (the only writer) --records--> snapshot::Published
 //!                               |
 //!                               +--> persist: the snapshot file
 //! ```

@@ -1,9 +1,10 @@
 //! The Kubernetes objects that kubedns reads, and the events that carry the objects. Each type
 //! holds only the fields that kubedns uses.
 //!
-//! A large cluster has tens of thousands of objects, so these types hold no labels, no managed
-//! fields, no resource versions and no spare capacity. [`read`](FromApi::read) converts objects of
-//! the API. The module `records` builds records from the converted objects.
+//! A large cluster has tens of thousands of objects. So these types hold no labels, no managed
+//! fields and no resource versions, and their lists have no spare capacity.
+//! [`read`](FromApi::read) converts objects of the API. The module `records` builds records from
+//! the converted objects.
 
 mod api;
 mod events;
@@ -139,8 +140,8 @@ pub struct Service {
     /// The ports in the order of the object.
     pub ports: Arc<[ServicePort]>,
     /// Whether unready addresses are published too: `spec.publishNotReadyAddresses`, or the older
-    /// annotation `service.alpha.kubernetes.io/tolerate-unready-endpoints`, which overrides the
-    /// field as in Kubernetes.
+    /// annotation `service.alpha.kubernetes.io/tolerate-unready-endpoints`. As in Kubernetes, a
+    /// valid value of the annotation overrides the field.
     pub publish_not_ready: bool,
     /// Creation time in seconds since 1970, 0 if unknown. If several Services share an address, the
     /// PTR record of the oldest Service comes first.
@@ -250,7 +251,8 @@ pub struct Subset {
 pub struct Address {
     /// The address. An IPv4-mapped IPv6 address is converted to IPv4.
     pub ip: IpAddr,
-    /// The hostname, or else, with `--endpoint-names=pod`, the name of the pod. Never empty.
+    /// The hostname, never empty. With `--endpoint-names=pod`, the name of the pod replaces a
+    /// missing hostname.
     pub hostname: Option<SmolStr>,
 }
 
@@ -271,7 +273,7 @@ pub struct EndpointSlice {
     /// Namespace and name of the slice.
     pub key: ObjectKey,
     /// The name of the Service (label `kubernetes.io/service-name`) in the slice's namespace. Empty
-    /// without the label.
+    /// if the label is missing.
     pub service: SmolStr,
     /// Type of the addresses.
     pub address_type: AddressType,
@@ -292,7 +294,7 @@ impl EndpointSlice {
         }
     }
 
-    /// The slice without the places of its endpoints.
+    /// The slice without the zones and hints of its endpoints.
     #[must_use]
     pub fn without_places(mut self) -> Self {
         for endpoint in &mut self.endpoints {
@@ -327,7 +329,8 @@ pub enum AddressType {
 pub struct SliceEndpoint {
     /// The addresses.
     pub addresses: OneOrMany<IpAddr>,
-    /// The hostname, or else, with `--endpoint-names=pod`, the name of the pod. Never empty.
+    /// The hostname, never empty. With `--endpoint-names=pod`, the name of the pod replaces a
+    /// missing hostname.
     pub hostname: Option<SmolStr>,
     /// Whether the endpoint is ready: it serves and is not terminating, or its Service publishes
     /// unready addresses.
@@ -336,7 +339,7 @@ pub struct SliceEndpoint {
     pub serving: Option<bool>,
     /// Whether the endpoint is terminating.
     pub terminating: Option<bool>,
-    /// The places of the endpoint. Only read with `--prefer-zone` or `--zonal-names`.
+    /// The zone and the hints of the endpoint. Only set with `--prefer-zone` or `--zonal-names`.
     #[serde(default, skip_serializing_if = "EndpointPlaces::are_unknown")]
     pub places: EndpointPlaces,
 }
@@ -345,7 +348,7 @@ fn has_none<T>(list: &OneOrMany<T>) -> bool {
     list.is_empty()
 }
 
-/// The zone of an endpoint, and the places whose clients it should serve.
+/// The zone of an endpoint, and its hints: the zones and nodes whose clients it should serve.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointPlaces {
     /// The zone of the endpoint itself.
@@ -415,7 +418,7 @@ pub struct ServiceImport(pub Service);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedSlice {
     /// The cluster that has the endpoints (label `multicluster.kubernetes.io/source-cluster`), in
-    /// lower case. Empty without the label.
+    /// lower case. Empty if the label is missing.
     pub cluster: SmolStr,
     /// The slice.
     pub slice: EndpointSlice,

@@ -2,9 +2,9 @@
 //! until the first lists from the API server are complete.
 //!
 //! The file consists of lines of JSON: a header, one line for each object, and a trailer with the
-//! number of objects and a checksum of all preceding lines. A new file is written beside the old
-//! file and then renamed, so that a crash leaves either the old or the new file intact. A damaged
-//! or foreign file is rejected as a whole, with the reason.
+//! number of objects and a checksum of all preceding lines. A new file gets a temporary name, and
+//! is renamed once it is complete, so that a crash leaves either the old or the new file intact. A
+//! damaged or foreign file is rejected as a whole, with the reason.
 
 mod file;
 
@@ -78,12 +78,12 @@ pub enum SnapshotError {
         /// The checksum in the trailer.
         expected: String,
     },
-    /// A line is not an object, although the checksum is right.
-    #[error("line {line} is not an object: {reason}")]
+    /// A line has no valid object, although the checksum is right.
+    #[error("line {line} has no valid object: {reason}")]
     Object {
         /// The line number, from 1.
         line: usize,
-        /// The reason why the line is not an object.
+        /// The error of reading the line as JSON.
         reason: String,
     },
 }

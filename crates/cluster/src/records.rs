@@ -78,11 +78,12 @@ pub struct RecordOptions {
     /// Whether a ClusterIP Service without ready endpoints has no names in the cluster's zone
     /// (`--ignore-empty-services`). Its reverse records stay.
     pub ignore_empty_services: bool,
-    /// The preferred zone (`--prefer-zone`). A headless Service answers only with the addresses of
-    /// this zone, if there are enough.
+    /// The preferred zone (`--prefer-zone`). The answers for a headless Service contain only the
+    /// addresses that serve this zone, if there are enough.
     pub preferred_zone: Option<PreferredZone>,
-    /// The node of this server (`--prefer-zone=auto` or `hints`). A headless Service answers only
-    /// with the addresses that have a hint for this node, if each IP family has a ready one.
+    /// The node of this server (`--prefer-zone=auto` or `hints`). If each IP family has a ready
+    /// address with a hint for this node, the answers for a headless Service contain only the
+    /// addresses with this hint. This rule comes before the preferred zone.
     pub preferred_node: Option<SmolStr>,
     /// Whether headless Services have zonal names (`--zonal-names`).
     pub zonal_names: bool,
@@ -95,8 +96,8 @@ pub struct RecordOptions {
 pub struct PreferredZone {
     /// The name of the zone.
     pub name: SmolStr,
-    /// Whether only hints tell which endpoints serve the zone. Otherwise endpoints without hints
-    /// serve their own zone.
+    /// Whether an endpoint serves the zone only if it has a hint for the zone. Otherwise an
+    /// endpoint without zone hints serves its own zone.
     pub hints_only: bool,
 }
 
@@ -191,7 +192,7 @@ impl RecordOptions {
         };
 
         let groups = endpoints.groups(service.publish_not_ready);
-        // The preference is decided over all groups, because each slice has only a part of the
+        // The preference depends on all groups, because each slice has only a part of the
         // endpoints.
         let preference = self.preference_among(&groups);
 
@@ -227,7 +228,8 @@ impl RecordOptions {
 
     /// The endpoints that the clients of this server should use. The first of these rules that
     /// applies decides:
-    /// - The endpoints with a hint for the server's node, if each IP family has a ready one.
+    /// - The endpoints with a hint for the server's node, if each IP family has a ready endpoint
+    ///   with this hint.
     /// - The endpoints that serve the preferred zone, if there are enough.
     /// - All endpoints.
     fn preference_among(&self, groups: &[EndpointGroup<'_>]) -> Preference<'_> {
@@ -244,7 +246,7 @@ impl RecordOptions {
     }
 }
 
-/// The endpoints that are in the answers for a headless Service.
+/// The endpoints in the answers for the names of a headless Service and of its ports.
 #[derive(Debug, Clone, Copy)]
 enum Preference<'o> {
     All,

@@ -53,8 +53,8 @@ pub struct Snapshot {
     pub served: Option<Map<SmolStr, ()>>,
     /// Federations, if any are configured.
     pub federation: Option<Arc<Federation>>,
-    /// Services whose federated names lead to this cluster: Services with ready endpoints, and
-    /// ExternalName Services. Only filled while federations are configured.
+    /// Services whose federated names have their target in this cluster: Services with ready
+    /// endpoints, and ExternalName Services. Only filled while federations are configured.
     pub backed: Map<ObjectKey, ()>,
 }
 
@@ -74,7 +74,7 @@ pub enum PodNames {
 }
 
 /// For each address, the sorted namespaces of the pods with that address. An address has several
-/// namespaces only in the host network, or briefly while the address moves to another pod.
+/// namespaces only if pods on the host network share it, or briefly while it moves to another pod.
 pub type PodNamespaces = Map<IpAddr, Arc<[SmolStr]>>;
 
 impl PodNames {
@@ -140,8 +140,8 @@ impl Snapshot {
             .map(|(name, ())| name)
     }
 
-    /// The namespace of the pod with this address. `None` if the pod is not watched, or if pods of
-    /// several namespaces share the address, as in the host network.
+    /// The namespace of the pod with this address. `None` if no watched pod has the address, or if
+    /// pods of several namespaces share the address, as on the host network.
     pub fn namespace_of_pod(&self, address: IpAddr) -> Option<&SmolStr> {
         match &**self.pods.namespaces()?.get(&address)? {
             [namespace] => Some(namespace),

@@ -11,7 +11,7 @@ use super::packed::{Pack, PackKeyed, pack_name, pack_octets, unpack_octets};
 use crate::objects::{EndpointSlice, Endpoints, EndpointsSource, ObjectKey, Service};
 use crate::records::ServiceEndpoints;
 
-/// Room for the lengths of the packed Service and the packed Endpoints, in octets.
+/// Octets that suffice for the lengths of the packed Service and the packed Endpoints.
 const LENGTHS: usize = 10;
 /// Size that is enough for most packed objects, in octets.
 const USUAL: usize = 256;
@@ -69,7 +69,7 @@ impl<'o> PackedObjects<'o> {
     /// The slices with `new` in place of the slice named `name`, or without this slice if `new` is
     /// `None`.
     fn slices_with(self, name: &[u8], new: Option<&[u8]>) -> Vec<u8> {
-        // A packed name begins with a flag and its length, so it is never a prefix of another one.
+        // A packed name contains its length, so it is never a prefix of another packed name.
         let others = self
             .each_slice()
             .filter(|slice| !skip_address_count(slice).starts_with(name));
@@ -123,9 +123,14 @@ impl<'o> PackedObjects<'o> {
             .filter_map(|slice| unpack_object(key, slice))
     }
 
-    /// Whether Endpoints lack addresses of the slices: the Endpoints object is missing or
-    /// truncated, or lacks an IP family. An Endpoints object without any address lacks nothing: the
-    /// pods are gone, and only the outdated slices still contain them.
+    /// Whether Endpoints lack addresses of the slices. One of these conditions must hold:
+    /// - The Endpoints object is truncated.
+    /// - The Endpoints object is missing, and the slices have addresses.
+    /// - The slices have addresses of an IP family, and the Endpoints object has only addresses of
+    ///   the other family.
+    ///
+    /// If the Endpoints object is not truncated and has no address, it lacks nothing: the pods are
+    /// gone, and only the outdated slices still contain them.
     pub(super) fn endpoints_lack_addresses(self, key: &ObjectKey) -> bool {
         let mut wanted = IpFamilies::default();
         for slice in self.slices(key) {
@@ -352,8 +357,8 @@ impl StoredObjects {
     }
 
     pub(super) fn remove_endpoints(&mut self, key: &ObjectKey) {
-        // When the source changes, this is called for every Service. Entries without Endpoints must
-        // not be copied.
+        // When the endpoints source changes, this function is called for every key. Entries
+        // without Endpoints must not be copied.
         if self.entry(key).endpoints.is_empty() {
             return;
         }
@@ -365,8 +370,8 @@ impl StoredObjects {
 
     /// Removes all slices of a Service.
     pub(super) fn remove_slices(&mut self, service: &ObjectKey) {
-        // When the source changes, this is called for every Service. Entries without slices must
-        // not be copied.
+        // When the endpoints source changes, this function is called for every key. Entries
+        // without slices must not be copied.
         if self.entry(service).slices.is_empty() {
             return;
         }

@@ -11,10 +11,10 @@ use crate::watch::Namespaces;
 pub struct IndexOptions {
     /// Options of the records of Services.
     pub records: RecordOptions,
-    /// The answers to pod names.
+    /// How queries for pod names are answered.
     pub pods: PodMode,
-    /// Whether only hints tell which endpoints serve the
-    /// [preferred zone](crate::records::PreferredZone) (`--prefer-zone=hints`).
+    /// Whether an endpoint serves the [preferred zone](crate::records::PreferredZone) only if it
+    /// has a hint for this zone (`--prefer-zone=hints`).
     pub hints_only: bool,
     /// The namespaces that are served.
     pub namespaces: Namespaces,
@@ -24,7 +24,7 @@ pub struct IndexOptions {
     pub clusterset: Option<ClusterSetZone>,
 }
 
-/// The answers to pod names (`--pods`).
+/// How queries for pod names are answered (`--pods`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum PodMode {
     /// Answers with the address in the name, as in kube-dns.

@@ -1,5 +1,5 @@
-//! A compact encoding of objects, to save memory. A large cluster has tens of thousands of objects,
-//! which are read one at a time.
+//! A compact encoding of objects, to save memory in large clusters. An object stays packed, and is
+//! unpacked each time it is read.
 //!
 //! [`Pack`] writes values one after another, without field names or padding. Numbers have a
 //! variable length. The length of a text or a list precedes its content. The octets never leave the
@@ -22,7 +22,7 @@ pub(super) trait Pack: Sized {
     /// Appends the value.
     fn pack(&self, to: &mut Vec<u8>);
 
-    /// Takes a value from the front; `None` if the octets are not a value of this type.
+    /// Takes a value from the front of `from`; `None` if the octets are not a value of this type.
     fn unpack(from: &mut &[u8]) -> Option<Self>;
 }
 
@@ -32,7 +32,7 @@ pub(super) trait PackKeyed: Sized {
     /// Appends everything that does not follow from the key.
     fn pack(&self, to: &mut Vec<u8>);
 
-    /// Takes an object that is stored under `key` from the front.
+    /// Takes an object from the front of `from`. The object is stored under `key`.
     fn unpack(key: ObjectKey, from: &mut &[u8]) -> Option<Self>;
 
     /// The number of addresses in the object.
@@ -278,7 +278,7 @@ impl Pack for AddressType {
     }
 }
 
-/// Flag in the octet of the conditions, set if places follow.
+/// Flag in the octet of the conditions, set if the zone and the hints of the endpoint follow.
 const HAS_PLACES: u8 = 1 << 6;
 
 /// The conditions share one octet, with two bits each: the lower bit says whether the condition is
@@ -288,7 +288,8 @@ impl Pack for SliceEndpoint {
         let mut flags = condition_bits(self.ready)
             | condition_bits(self.serving) << 2
             | condition_bits(self.terminating) << 4;
-        // Places are read only with some command-line flags. Unknown places take no octet.
+        // Zones and hints are read only with some command-line flags. If both are unknown, they
+        // take no octet.
         if !self.places.are_unknown() {
             flags |= HAS_PLACES;
         }

@@ -41,8 +41,8 @@ pub(super) struct PodIndex {
     changed: bool,
     /// For each address, the namespaces of the pods with that address.
     namespaces: Map<IpAddr, Arc<[SmolStr]>>,
-    /// For each address and namespace, the number of pods beyond the first. Pods in the host
-    /// network share their node's address.
+    /// For each address and namespace, the number of pods minus one, if it is above zero. Pods on
+    /// the host network share the address of their node.
     further: HashMap<(IpAddr, SmolStr), u32, RandomState>,
     /// One copy of each list of namespaces. Most addresses have a single namespace, so few
     /// different lists exist.
@@ -192,7 +192,7 @@ impl PodIndex {
 
     fn add_address(&mut self, address: IpAddr, namespace: &SmolStr) {
         let before = self.namespaces_of(address);
-        // If another pod of the namespace has the address, as in the host network, only the number
+        // If another pod of the namespace has the address, as on the host network, only the number
         // of pods changes.
         let Err(at) = before.binary_search(namespace) else {
             let shared = (address, namespace.clone());

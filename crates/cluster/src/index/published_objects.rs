@@ -1,9 +1,9 @@
 //! The published objects, for readers outside the index task, such as the code that explains
 //! answers.
 //!
-//! Once the index has synced, each [`Index::publish`](super::Index::publish) publishes the changed
-//! Services, Endpoints and slices, even if no record has changed. A reader may keep a copy for as
-//! long as it likes. The index task does not wait for readers.
+//! Once the index has synced, each [`Index::publish`](super::Index::publish) makes the changes of
+//! Services, Endpoints and slices visible to readers, even if no record has changed. A reader may
+//! keep a copy for as long as it likes. The index task does not wait for readers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -147,7 +147,7 @@ mod tests {
         index.apply(endpoints("10.244.0.2"));
         assert!(
             !index.publish(),
-            "the records of a cluster IP do not depend on endpoints"
+            "the records of a ClusterIP Service do not depend on endpoints"
         );
         assert_eq!(addresses(&published.get().unwrap()), ["10.244.0.2"]);
     }

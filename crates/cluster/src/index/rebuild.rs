@@ -13,8 +13,9 @@ use crate::records::{ExternalNode, ServiceEndpoints, ServiceRecords};
 use crate::snapshot::ExternalZone;
 
 impl Index {
-    /// Marks the records of the Service `key` as outdated, if they depend on endpoints. Must be
-    /// called before the endpoints change.
+    /// Marks the records of the Service `key` as outdated, if they depend on endpoints. While
+    /// federations are configured, marks them in any case. Must be called before the endpoints
+    /// change.
     pub(super) fn mark_endpoint_records_outdated(&mut self, key: &ObjectKey) {
         let depend = match self.store.service(key) {
             Some(service) => self.options.records.depend_on_endpoints(&service),
@@ -101,7 +102,7 @@ impl Index {
             Arc::new(node)
         });
         let before = self.external.services.entry(&[&key.namespace], &key.name);
-        // Changes that concern only the cluster's records must not replace the external zone.
+        // A change of a Service that keeps its external records must not replace the external zone.
         self.external.changed |= node.as_ref() != before;
         put_entry(&mut self.external.services, key, node);
     }
@@ -123,7 +124,7 @@ impl Index {
     }
 
     /// Notes in [`Snapshot::backed`](crate::snapshot::Snapshot::backed) whether the federated names
-    /// of the Service lead to this cluster.
+    /// of the Service have their target in this cluster.
     pub(super) fn note_backed(&mut self, key: &ObjectKey) {
         if self.snapshot.federation.is_none() {
             return;
@@ -136,8 +137,9 @@ impl Index {
         }
     }
 
-    /// Whether federated names lead to the Service in this cluster: the Service has ready endpoints
-    /// or is an ExternalName Service. Otherwise the names lead to other clusters.
+    /// Whether the target of federated names is the Service in this cluster: the Service has ready
+    /// endpoints or is an ExternalName Service. Otherwise the target is a name in the domain of the
+    /// federation.
     fn is_backed(&self, key: &ObjectKey) -> bool {
         let Some(service) = self.served_service(key) else {
             return false;

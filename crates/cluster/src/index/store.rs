@@ -76,8 +76,7 @@ impl ObjectStore {
 
     /// A slice.
     pub fn slice(&self, key: &ObjectKey) -> Option<EndpointSlice> {
-        // The name of a slice usually begins with the name of its Service. The other slices are in
-        // `strays`.
+        // `strays` has only the slices that do not belong to their expected Service.
         let name = match self.strays.get(key) {
             Some(name) => name.clone(),
             None => expected_service(key)?,
@@ -165,9 +164,9 @@ impl ObjectStore {
         self.objects.remove_slice(service, key);
     }
 
-    /// Drops the objects of the endpoints source that is not in use. While Endpoints are in use,
-    /// slices stay as long as their feed is running. That feed removes slices that it can no longer
-    /// keep up to date.
+    /// Drops the objects of the endpoints source other than `source`. But slices stay if their feed
+    /// has begun a list. This feed keeps running while Endpoints are in use, and removes slices
+    /// that it can no longer keep up to date.
     pub(super) fn forget_other_than(&mut self, source: EndpointsSource) {
         match source {
             EndpointsSource::Endpoints if self.slices.is_followed() => {}

@@ -303,7 +303,7 @@ impl From<SubsetPort> for Port {
 
 /// A slice with only the endpoint fields that are always read.
 pub(super) type EndpointSlice = SliceOf<SliceEndpoint>;
-/// A slice with the additional endpoint fields that some options read.
+/// A slice with the additional endpoint fields that only some options need.
 pub(super) type DetailedSlice = SliceOf<DetailedEndpoint>;
 
 #[derive(Clone, PartialEq, Message, Deserialize)]
@@ -394,7 +394,7 @@ impl From<PodNamedEndpoints> for Endpoints {
     }
 }
 
-/// A [`SliceEndpoint`] with the fields that only some options read.
+/// A [`SliceEndpoint`] with the additional fields that only some options need.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DetailedEndpoint {
@@ -580,7 +580,7 @@ fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 }
 
 impl<'de> Deserialize<'de> for Time {
-    /// Invalid text is read as 1970.
+    /// Invalid text is read as 0 seconds since 1970.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let seconds = DateTime::parse_from_rfc3339(&text).map_or(0, |time| time.timestamp());

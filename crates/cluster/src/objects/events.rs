@@ -24,7 +24,7 @@ pub enum Change<T> {
     Apply(T),
     /// The list is complete.
     RelistDone,
-    /// The object was deleted, or has become too malformed to be used.
+    /// The object was deleted, or a change made it invalid ([`MalformedObject`]).
     Deleted(ObjectKey),
 }
 
@@ -60,11 +60,12 @@ pub enum Event {
     EndpointSlice(Change<EndpointSlice>),
     /// A change of Nodes; only while federations are configured.
     Node(Change<Node>),
-    /// A change of the Node that this process runs on. The zone of this Node is the preferred zone.
+    /// A change of the Node that this process runs on; only with `--prefer-zone=auto` or `hints`.
+    /// The zone of this Node is the preferred zone.
     OwnNode(Change<Node>),
     /// A change of the namespaces that `--namespace-selector` matches.
     Namespace(Change<Namespace>),
-    /// A change of Pods.
+    /// A change of Pods; only with `--pods=verified` or `node`.
     Pod(Change<Pod>),
     /// A change of `ServiceImport`s; only while the cluster set's zone is served.
     ServiceImport(Change<ServiceImport>),

@@ -27,8 +27,8 @@ use crate::one_or_many::OneOrMany;
 /// object.
 pub(crate) const MAGIC: &[u8; 4] = b"k8s\0";
 
-/// The value of [`api::OVER_CAPACITY`] if addresses were left out. Kubernetes 1.21 set `warning` on
-/// objects that had all of their addresses.
+/// The value of [`api::OVER_CAPACITY`] if addresses were left out. Kubernetes 1.21 did not leave
+/// out addresses, and set the value `warning` on objects with more than 1000 addresses.
 const TRUNCATED: &str = "truncated";
 
 /// An object as received.
@@ -210,7 +210,7 @@ macro_rules! of_api {
     ($kind:ident, $api:ty) => {
         of_api!($kind, $api, key);
     };
-    // For a wrapper type, the third argument is the path of the key.
+    // For a wrapper type, the third argument is the path of fields to the key, such as `0.key`.
     ($kind:ident, $api:ty, $($key:tt).+) => {
         const KIND: Kind = Kind::$kind;
         type Api = $api;
@@ -404,7 +404,7 @@ fn zoned_slice(
     api: api::DetailedSlice,
     notes: &mut Vec<Note>,
 ) -> Result<EndpointSlice, MalformedObject> {
-    // The places are taken first, because the conversion drops them.
+    // The zones and hints are taken first, because the conversion drops them.
     let places: Vec<_> = api
         .endpoints
         .iter()

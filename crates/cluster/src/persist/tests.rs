@@ -150,7 +150,7 @@ fn foreign_file_is_rejected_with_reason() {
         ),
         (
             summed(&text.replace("{\"Service\"", "{\"Servant\"")),
-            "line 2 is not an object: unknown variant",
+            "line 2 has no valid object: unknown variant",
         ),
     ];
     for (content, reason) in cases {

@@ -35,7 +35,7 @@ pub struct EndpointMember<'o> {
     pub ip: IpAddr,
     /// The hostname, if the endpoint has one.
     pub hostname: Option<&'o SmolStr>,
-    /// The places of the endpoint; `None` for an Endpoints object, which has no places.
+    /// The zone and the hints of the endpoint; `None` for an Endpoints object, which has neither.
     pub places: Option<&'o EndpointPlaces>,
 }
 
@@ -120,8 +120,9 @@ impl<'o> EndpointMember<'o> {
         self.places?.zone.as_deref()
     }
 
-    /// Whether the endpoint serves the clients of the zone. An endpoint with hints serves the zones
-    /// in its hints. An endpoint without hints serves its own zone, unless `hints_only` is set.
+    /// Whether the endpoint serves the clients of the zone. An endpoint with zone hints serves the
+    /// zones in these hints. An endpoint without zone hints serves its own zone, unless
+    /// `hints_only` is set.
     pub(super) fn serves_zone(&self, zone: &PreferredZone) -> bool {
         let Some(places) = self.places else {
             return false;

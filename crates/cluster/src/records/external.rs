@@ -204,9 +204,9 @@ struct ExternalTarget<'v> {
 }
 
 impl<'v> ExternalTarget<'v> {
-    /// Visits one entry for each of `ports`. If there are no ports, and the name is not the name of
-    /// a port (`is_port`), visits one entry without a port. Returns whether there are entries.
-    /// Entries count even if no step is left to visit them.
+    /// Visits one entry for each of `ports`. If `ports` is empty, visits one entry without a port,
+    /// unless the visited name is the name of a port (`is_port`). Returns whether there are
+    /// entries, even if no step is left to visit them.
     fn visit_ports<'p>(
         &self,
         ports: impl Iterator<Item = &'p PortRecords>,

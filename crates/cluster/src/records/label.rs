@@ -43,8 +43,7 @@ fn hex_digit(number: u32) -> char {
     char::from_digit(number & 0xf, 16).unwrap_or_default()
 }
 
-/// A writer that hashes text without storing it. This saves allocations, because the addresses of
-/// every event are hashed.
+/// A writer that hashes text without storing it. This saves an allocation for each hashed address.
 struct Fnv1a(u32);
 
 impl fmt::Write for Fnv1a {

@@ -20,8 +20,8 @@ use treecache::ANY;
 use super::{EndpointGroup, PreferredZone};
 use crate::one_or_many::OneOrMany;
 
-/// Number of addresses that the preferred zone must have before answers leave out the other zones.
-/// With fewer addresses, a single failure has too much effect.
+/// Number of addresses that the preferred zone must have before answers leave out the addresses of
+/// other zones. With fewer, the failure of one endpoint affects at least half of the clients.
 const SAFE_COUNT: usize = 3;
 
 /// The records at the name of a Service and at the names below it. There is at least one member,
@@ -145,9 +145,9 @@ impl ServiceNode {
         }
     }
 
-    /// Visits one entry for each member at `positions`: the SRV entry of `port`, if the member has
-    /// the port, or the addresses if `port` is `None`. Returns whether there are entries, even if
-    /// no step is left.
+    /// Visits the entries of the members at `positions`. If `port` is `None`, each member has one
+    /// entry with its addresses. Otherwise each member with this port has one SRV entry. Returns
+    /// whether there are entries, even if no step is left to visit them.
     fn visit_entries<'v>(
         &'v self,
         positions: Range<usize>,
@@ -195,7 +195,7 @@ impl ServiceNode {
     /// The position of the member with this label, as a range. The range is empty if there is no
     /// such member.
     pub(super) fn positions_of(&self, label: &str) -> Range<usize> {
-        // Both parts of the list are sorted by label.
+        // The preferred members and the others are each sorted by label.
         let preferred_count = self.members.len().min(self.preferred_count as usize);
         let (preferred, others) = self.members.split_at(preferred_count);
         if let Ok(position) = find_label(preferred, label) {
@@ -274,8 +274,8 @@ impl ServiceNode {
         count
     }
 
-    /// Visits one entry for each member: the SRV entry of `port`, if the member has the port, or
-    /// the addresses if `port` is `None`.
+    /// Visits the entries of all members. If `port` is `None`, each member has one entry with its
+    /// addresses. Otherwise each member with this port has one SRV entry.
     pub fn visit_members<'v>(
         &'v self,
         port: Option<&'v PortRecords>,

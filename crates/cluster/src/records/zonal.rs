@@ -1,9 +1,8 @@
 //! Zonal names (`--zonal-names`): the addresses of a headless Service in one topology zone.
 //!
-//! `ZONE.pin._zone.SERVICE` has the addresses in the zone, or no address if none is in the zone.
-//! `ZONE.prefer._zone.SERVICE` has the addresses in the zone, or all addresses if no address is in
-//! the zone. An address is in the zone of its endpoint. Hints have no effect on zonal names,
-//! because hints are meant for the routing of traffic to cluster IPs.
+//! `ZONE.pin._zone.SERVICE` has only the addresses in the zone. `ZONE.prefer._zone.SERVICE` has the
+//! addresses in the zone, or all addresses if no address is in the zone. The zone of an address is
+//! the zone of its endpoint. Hints have no effect on zonal names.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -181,7 +181,7 @@ fn through<T: PackKeyed>(object: &T) -> Option<T> {
     for end in 0..octets.len() {
         assert!(
             T::unpack(ObjectKey::new("apps", "web"), &mut &octets[..end]).is_none(),
-            "{end}"
+            "the first {end} octets are not a complete object"
         );
     }
     unpacked

@@ -10,7 +10,7 @@ use smol_str::SmolStr;
 use super::Pack;
 use crate::one_or_many::OneOrMany;
 
-/// Takes the given number of octets from the front.
+/// Takes the given number of octets from the front of `from`.
 fn take_octets<'o>(from: &mut &'o [u8], octets: usize) -> Option<&'o [u8]> {
     let (taken, rest) = from.split_at_checked(octets)?;
     *from = rest;

@@ -240,7 +240,7 @@ fn newer_node_labels_override_older() {
     assert_eq!(node_read, ("z".into(), "or".into()));
 }
 
-/// Each row has the JSON of a Service, and the error that rejects it.
+/// Each row has a text that cannot be read as a Service, and the error.
 const UNUSABLE: &str = r#"
                              | not of the expected shape: EOF while parsing a value at line 1 column 0
     7                        | not of the expected shape: invalid type: integer `7`, expected struct Service at line 1 column 1
