@@ -17,10 +17,10 @@ use crate::table;
 pub(crate) enum Format {
     /// JSON.
     Json,
-    /// Protobuf, which clients in the cluster request for lists and watches.
+    /// Protobuf, only for lists and watches.
     Protobuf,
-    /// A Table (`meta.k8s.io/v1`), which `kubectl get` prints. Resources without columns are
-    /// encoded as JSON.
+    /// A Table (`meta.k8s.io/v1`) in JSON, which `kubectl get` requests. For resources that have no
+    /// columns in [`table`], this format is the same as `Json`.
     Table,
 }
 
@@ -47,8 +47,8 @@ pub(crate) struct Page {
     pub(crate) range: Range<usize>,
 }
 
-/// The body of a response with a single object. It is JSON even if the client requests protobuf: a
-/// single object is small, and every client accepts JSON.
+/// The body of a response with a single object. It is JSON even if the client requests protobuf. A
+/// single object is small, and clients such as client-go decode a response by its `Content-Type`.
 pub(crate) fn object(format: Format, object: &Arc<Object>) -> Bytes {
     if let Some(table) = table_of_one(format, object) {
         return json_line(&table);
@@ -126,7 +126,7 @@ fn message_event(name: &str, resource: Resource, message: &[u8]) -> Bytes {
     .into()
 }
 
-/// A bookmark event. In the object, only the kind and `metadata.resourceVersion` are set. In JSON,
+/// A bookmark event. Its object has `kind`, `apiVersion` and `metadata.resourceVersion`. In JSON,
 /// the object also has the fields that a real server writes even when they are empty.
 pub(crate) fn bookmark(format: Format, resource: Resource, version: u64) -> Bytes {
     if format == Format::Protobuf {
@@ -144,7 +144,7 @@ pub(crate) fn bookmark(format: Format, resource: Resource, version: u64) -> Byte
     .into()
 }
 
-/// An error event, which is the last event of a watch.
+/// An error event, after which the watch ends.
 pub(crate) fn error(format: Format, status: &Status) -> Bytes {
     if format == Format::Protobuf {
         let message = protobuf::message("Status", &status.to_value());

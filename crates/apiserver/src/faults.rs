@@ -130,8 +130,8 @@ impl Faults {
         self.signal(|signals| signals.held = false);
     }
 
-    /// Number of open watches of a resource. The task that mirrors Endpoints to `EndpointSlices`
-    /// counts as a watch, too.
+    /// Number of open watches of a resource. The mirroring of Endpoints, if enabled, adds one for
+    /// Endpoints and one for `EndpointSlices`.
     pub fn open_watches(&self, resource: Resource) -> usize {
         self.shared.store.watchers(resource)
     }
@@ -176,10 +176,10 @@ impl Faults {
         self.signal(|signals| signals.presence = Presence::Down);
     }
 
-    /// Simulates a crash: the server is down until [`Faults::up`] starts it again. Like a
-    /// kube-apiserver that has just started, the server then refuses the first `refusals` requests
-    /// with 403, because it has not read the roles yet. The restarted server knows no earlier
-    /// resource versions: a watch from such a version opens, and its only event is a 410.
+    /// Simulates a crash: the server is down until [`Faults::up`] starts it again. The restarted
+    /// server refuses the first `refusals` requests with 403, like a kube-apiserver that has not
+    /// read the RBAC roles yet. It knows no earlier resource versions: a watch from such a version
+    /// opens, and its only event is a 410.
     pub fn crash(&self, refusals: u32) {
         self.down();
         self.cut_watches();
@@ -192,8 +192,8 @@ impl Faults {
         self.signal(|signals| signals.presence = Presence::Up);
     }
 
-    /// Adds a rule. If several rules apply to a request, the first refusal and the last change of
-    /// the body take effect, and delays add up.
+    /// Adds a rule. If several rules apply to a request, the first refusal and the last corruption
+    /// of the body take effect, and delays add up.
     pub fn add(&self, rule: Rule) -> RuleId {
         self.shared.state.lock().rules.add(rule)
     }

@@ -104,7 +104,6 @@ static KINDS: [Kind; 9] = [
             EMPTY_SLICE,
         )
     },
-    // A ServiceImport is a custom resource, so it has no protobuf encoding.
     Kind {
         group: "multicluster.x-k8s.io",
         ..kind(
@@ -169,7 +168,8 @@ impl Kind {
         self.api_version().rsplit('/').next().unwrap_or_default()
     }
 
-    /// Whether objects of this kind have a protobuf encoding.
+    /// Whether objects of this kind have a protobuf encoding. `ServiceImport` has none: it is a
+    /// custom resource, and the only kind whose version is not `v1`.
     pub(crate) fn has_protobuf(&self) -> bool {
         self.version() == "v1"
     }

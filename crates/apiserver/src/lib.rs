@@ -2,9 +2,10 @@
 //!
 //! The server stores objects of a few kinds ([`Resource`]) as JSON. It serves the part of the API
 //! of kube-apiserver that a DNS server and `kubectl create, apply, get, edit, patch, delete` use.
-//! The types of k8s-openapi are the schema, except for pods and custom resources. There is no
-//! authentication, admission, subresource, dry run, set-based selector or allocation of node ports,
-//! and nothing is kept on disk.
+//! The types of k8s-openapi are the schema, except for pods and custom resources, which have no
+//! schema. The server requires authentication only after [`Faults::require_token`]. It has no
+//! admission control, subresources, dry runs, selectors with `in` or `notin`, or allocation of node
+//! ports. It keeps nothing on disk.
 //!
 //! `http` passes lists to `list`, watches to `watch`, and all other requests for objects to
 //! `registry`. For a write, `registry` completes and validates the object with `meta`, `schema` and

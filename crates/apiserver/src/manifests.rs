@@ -92,7 +92,7 @@ impl Manifests {
         {
             if let Err(error) = self.load() {
                 let cause = error.source.to_string();
-                tracing::warn!(%error, cause, "cannot read manifests, keeping the previous ones");
+                tracing::warn!(%error, cause, "cannot read the manifest directory, keeping all objects");
             }
         }
     }
@@ -186,8 +186,8 @@ fn list_manifests(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(paths.into_iter().filter(|path| is_manifest(path)).collect())
 }
 
-/// The order of writes: first Namespaces, then Services whose manifest chooses the cluster IP.
-/// Other Services follow, so that none of them is allocated an address that a manifest chooses.
+/// The order of writes: first Namespaces, then Services whose manifest has `spec.clusterIP`, then
+/// all other objects. So no other Service is allocated one of these cluster IPs.
 fn write_order(document: &Document) -> u8 {
     let chooses_ip = document
         .value

@@ -1,4 +1,5 @@
-//! Metadata that the server sets and validates: names, uid, versions, creation time.
+//! Metadata that the server sets or validates: `name`, `namespace`, `uid`, `resourceVersion`,
+//! `creationTimestamp`.
 
 use chrono::{SecondsFormat, Utc};
 use rand::RngExt as _;

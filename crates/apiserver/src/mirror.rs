@@ -64,8 +64,8 @@ fn reconcile(registry: &Registry) {
             slice.name(),
         )));
     }
-    // A changed slice causes another round. An unchanged slice is not stored, so a round that
-    // changes no slice is the last.
+    // A changed slice is stored, so `run` reconciles again. An unchanged slice is not stored, so
+    // `run` then waits for the next change.
     for slice in wanted.values() {
         write(registry, slice);
     }

@@ -36,7 +36,7 @@ pub enum ObjectError {
     #[error("the value is not a JSON object")]
     NotAnObject,
     /// This server stores no objects of this `apiVersion` and `kind`.
-    #[error("no resource for kind {kind:?} in version {api_version:?}")]
+    #[error("this server stores no objects with apiVersion {api_version:?} and kind {kind:?}")]
     UnknownKind {
         /// `apiVersion` as given.
         api_version: String,
@@ -50,7 +50,7 @@ pub enum ObjectError {
     #[error("metadata.namespace is missing")]
     NoNamespace,
     /// The `type` of a watch event is unknown.
-    #[error("unknown event type {0:?}")]
+    #[error("unknown watch event type {0:?}, expected ADDED, MODIFIED or DELETED")]
     UnknownEvent(String),
 }
 
@@ -102,8 +102,8 @@ impl Object {
         self.resource
     }
 
-    /// `namespace/name`, or `name` without a namespace. Lists are sorted by the octets of the key,
-    /// as on a real server.
+    /// `namespace/name`, or `name` for a cluster-scoped resource. Lists are sorted by the octets of
+    /// the key, as on a real server.
     pub(crate) fn key(&self) -> &str {
         &self.key
     }

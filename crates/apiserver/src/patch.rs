@@ -1,4 +1,5 @@
-//! The three kinds of patches: JSON merge patch, strategic merge patch, JSON patch.
+//! The supported kinds of patches: JSON merge patch, strategic merge patch, JSON patch. Server-side
+//! apply is not supported.
 
 mod strategic;
 
@@ -9,7 +10,7 @@ use crate::status::Status;
 /// A parsed patch.
 #[derive(Debug)]
 pub(crate) enum Patch {
-    /// A JSON merge patch (RFC 7386).
+    /// A JSON merge patch (RFC 7396).
     Merge(Value),
     /// A strategic merge patch of Kubernetes: lists with a merge key are merged by that key.
     Strategic(Value),

@@ -1,6 +1,6 @@
 //! The protobuf encoding of the API, for the fields in [`fields`]. If `kubectl create` makes an
-//! object from its arguments, it sends the object in protobuf. Clients in a cluster request lists
-//! and watches in protobuf.
+//! object from its arguments, it sends the object in protobuf. Clients such as kubedns request
+//! lists and watches in protobuf.
 
 mod fields;
 mod wire;
@@ -36,7 +36,8 @@ pub(crate) fn read_object(body: &[u8]) -> Option<Value> {
     Some(Value::Object(object))
 }
 
-/// Reads a message; `None` if malformed. Empty fields are omitted, as in Go's JSON.
+/// Reads a message; `None` if malformed. A field is omitted if [`value`] returns null for it, like
+/// an empty field with `omitempty` in Go.
 fn read(mut octets: &[u8], schema: &Message) -> Option<Map<String, Value>> {
     let mut map = Map::new();
     while !octets.is_empty() {

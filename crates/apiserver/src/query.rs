@@ -58,7 +58,8 @@ impl Query {
     }
 }
 
-/// A real server answers 500 to a malformed version, but 400 to any other malformed number.
+/// A real server answers 500 to a malformed `resourceVersion`, but 400 to any other malformed
+/// number.
 fn bad_version(name: &str, text: &str) -> Status {
     let message = format!(
         "{name}: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax"

@@ -14,13 +14,14 @@ use crate::schema::{self, Unknown, Write};
 use crate::status::Status;
 use crate::store::{State, Store};
 
-/// The object or the objects that a URL names.
+/// A reference to an object, or to a collection: the objects of a resource in one namespace or in
+/// all namespaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ObjectRef {
     pub(crate) resource: Resource,
-    /// Empty for resources without namespaces, and for all namespaces.
+    /// Empty for cluster-scoped resources, and for a collection in all namespaces.
     pub(crate) namespace: String,
-    /// Empty for a new object, and for all objects.
+    /// Empty for a collection. May be empty for a new object.
     pub(crate) name: String,
 }
 
@@ -103,7 +104,7 @@ impl Registry {
         })
     }
 
-    /// Creates the initial objects of every cluster.
+    /// Creates the initial objects of a new cluster.
     pub(crate) fn bootstrap(&self) {
         bootstrap::fill(self);
     }

@@ -68,7 +68,7 @@ impl RunningApiServer {
         format!("http://{}", self.address)
     }
 
-    /// Creates or replaces an object exactly as given.
+    /// Creates or replaces an object as given, see [`Store::set`].
     ///
     /// # Panics
     ///

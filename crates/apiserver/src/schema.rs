@@ -39,8 +39,8 @@ pub(crate) fn complete(write: &Write<'_>, services: &Objects) -> Result<Value, S
     match write.resource {
         Resource::ConfigMaps => complete_typed::<ConfigMap>(write, |_, _| Ok(())),
         Resource::Nodes => complete_typed::<Node>(write, |_, _| Ok(())),
-        // Pods are not converted: their type is larger than all others together, and clients read
-        // only a few fields of a pod. Custom resources have no type.
+        // Pods are not converted: their k8s-openapi type is larger than all others together, and
+        // clients read only a few fields of a pod. Custom resources have no k8s-openapi type.
         Resource::Pods | Resource::ServiceImports => Ok(write.value.clone()),
         Resource::ServiceAccounts => complete_typed::<ServiceAccount>(write, |_, _| Ok(())),
         Resource::Endpoints => complete_typed(write, |endpoints, _| {

@@ -27,7 +27,7 @@ pub(crate) struct Selection {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Term {
     key: String,
-    /// Whether the term selects `value`; otherwise it selects all other values.
+    /// `false` for `key!=value`, which also selects objects without the label. Otherwise `true`.
     equal: bool,
     /// `None` selects objects with the label, whatever its value.
     value: Option<String>,

@@ -39,10 +39,10 @@ pub struct ApiServer {
     options: Options,
 }
 
-/// Options of [`ApiServer::bind`]. By default, only the initial objects of every cluster exist.
+/// Options of [`ApiServer::bind`]. By default, only the initial objects of a new cluster exist.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whether to create the initial objects of every cluster: namespaces, and the `kubernetes`
+    /// Whether to create the initial objects of a new cluster: namespaces, and the `kubernetes`
     /// Service with its Endpoints and `EndpointSlice`.
     pub bootstrap: bool,
     /// Whether to mirror Endpoints to `EndpointSlices`, as the controllers of a real cluster do.
@@ -198,7 +198,7 @@ async fn wait_until_down(mut signals: Receiver<Signals>) {
         .await
         .is_err()
     {
-        // Without a sender there are no faults any more.
+        // Without a sender, no fault can take the server down.
         std::future::pending::<()>().await;
     }
 }

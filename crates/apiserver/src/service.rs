@@ -72,8 +72,8 @@ fn fill_defaults(spec: &mut ServiceSpec) {
     }
 }
 
-/// Keeps the addresses that an update omits, and drops fields that a Service of this type does not
-/// have.
+/// Keeps the cluster IPs that an update omits, and drops fields that a Service of this type does
+/// not have.
 fn carry_over(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
     if !has_cluster_ip(spec) {
         (spec.cluster_ip, spec.cluster_ips) = (None, None);

@@ -83,12 +83,12 @@ impl Status {
         Self::failure(422, Some("Invalid"), message).with_details(details)
     }
 
-    /// 410: the requested version has expired.
+    /// 410: the requested resource version has expired.
     pub(crate) fn expired(message: impl Into<String>) -> Self {
         Self::failure(410, Some("Expired"), message)
     }
 
-    /// 504: the store has not reached the requested version.
+    /// 504: the store has not reached the requested resource version.
     pub(crate) fn too_large_version(asked: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let cause = StatusCause {

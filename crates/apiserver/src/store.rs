@@ -1,8 +1,8 @@
 //! An in-memory store of objects with versions, a bounded history and a signal for watchers.
 //!
-//! Tests and benchmarks write to [`Store`] directly: its methods store objects exactly as given,
-//! without defaults, validation or allocation of cluster IPs. Writes of HTTP clients go through
-//! [`crate::registry`].
+//! Tests and benchmarks write to [`Store`] directly. Its methods store objects as given, without
+//! defaults, validation or allocation of cluster IPs. They set only `metadata.resourceVersion`.
+//! Writes of HTTP clients go through [`crate::registry`].
 //!
 //! # Versions
 //!
@@ -89,7 +89,7 @@ impl Store {
         }
     }
 
-    /// Creates or replaces an object exactly as given. Returns the new version.
+    /// Creates or replaces an object as given, with a new version. Returns this version.
     pub fn set(&self, object: Value) -> Result<u64, ObjectError> {
         let resource = object::resource_of(&object)?;
         self.write(|state| state.set(resource, object))
@@ -127,7 +127,7 @@ impl Store {
         }
     }
 
-    /// Stores many objects exactly as given, under one lock, so that no list or watch sees a load
+    /// Stores many objects as [`Store::set`] does, but under one lock: no list or watch sees a load
     /// that is still running. Returns the number of objects. An invalid object ends the load with
     /// an error, and the objects before it stay stored.
     pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> Result<usize, ObjectError> {
@@ -160,8 +160,8 @@ impl Store {
         self.shared.state.lock().version
     }
 
-    /// Expires all versions up to now. A new watch from such a version gets a 410, and so does the
-    /// next page of a list. Open watches continue.
+    /// Expires all versions up to now. A new watch from such a version gets a 410, and so does a
+    /// request for the next page of a list. Open watches continue.
     pub(crate) fn expire(&self) {
         self.write(|state| {
             state.expire_watches();
@@ -228,7 +228,8 @@ impl Store {
         }
     }
 
-    /// Number of subscriptions to a resource: its open watches, and the mirroring of Endpoints.
+    /// Number of subscriptions to a resource: one per open watch. The mirroring of Endpoints, if
+    /// enabled, adds one for Endpoints and one for `EndpointSlices`.
     pub(crate) fn watchers(&self, resource: Resource) -> usize {
         self.shared
             .changed

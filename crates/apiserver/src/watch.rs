@@ -57,7 +57,8 @@ impl WatchQuery {
             .version("resourceVersion")?
             .filter(|version| *version > 0);
         let bookmarks = query.flag("allowWatchBookmarks");
-        // A kube-apiserver without the feature WatchList also rejects these parameters.
+        // A kube-apiserver without the feature gate `WatchList` also rejects `sendInitialEvents`
+        // and `resourceVersionMatch`.
         if !query.text("sendInitialEvents").is_empty() {
             return Err(invalid_options(
                 "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",

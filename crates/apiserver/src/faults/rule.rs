@@ -53,7 +53,8 @@ pub enum Action {
     },
     /// Never responds.
     Freeze,
-    /// Opens a watch whose only event is an `ERROR` with this code. Other requests succeed.
+    /// Opens a watch whose only event is an `ERROR` with this code. Other requests get a correct
+    /// response.
     ErrorEvent {
         /// Code of the Status in the event, such as 410 for an expired version.
         code: u16,
@@ -61,7 +62,7 @@ pub enum Action {
     /// Sends text that is not JSON, in place of the body or as the first line of a watch.
     Garbage,
     /// Replaces one field of the first object of a list with a value of a wrong type. Other
-    /// requests succeed.
+    /// requests get a correct response.
     Malformed,
     /// Closes the connection before the end of the response.
     Cut {
@@ -124,7 +125,7 @@ impl Rule {
         self
     }
 
-    /// Lets the first `skip` matching requests succeed.
+    /// Exempts the first `skip` matching requests from the fault.
     #[must_use]
     pub fn skip(mut self, skip: u32) -> Self {
         self.skip = skip;

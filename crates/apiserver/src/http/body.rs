@@ -69,7 +69,7 @@ pub(super) fn decode_object(headers: &HeaderMap, body: &[u8]) -> Result<Value, S
         }),
         protobuf::MEDIA_TYPE => protobuf::read_object(body).ok_or_else(|| {
             Status::bad_request(
-                "the body is not a protobuf message of a kind that this server reads",
+                "the body is not a protobuf object that this server can decode; send the object as application/json",
             )
         }),
         _ => {

@@ -21,7 +21,8 @@ pub(super) fn document(parts: &[&str]) -> Option<Value> {
     }
 }
 
-/// The list of API groups, without the core group and the group of `ServiceImport`.
+/// The API groups at `/apis`. As on a real server, the core group is missing. The group of
+/// `ServiceImport` is also missing, so `kubectl get serviceimports` fails.
 fn groups() -> Value {
     let version = json!({ "groupVersion": "discovery.k8s.io/v1", "version": "v1" });
     let group =

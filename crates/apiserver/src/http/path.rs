@@ -8,8 +8,8 @@ pub(super) fn parts(path: &str) -> Vec<&str> {
     path.split('/').filter(|part| !part.is_empty()).collect()
 }
 
-/// The objects that a path names. An empty name means all objects, and an empty namespace means all
-/// namespaces.
+/// Parses the path of an object or a collection; `None` for other paths. [`ObjectRef`] says what an
+/// empty namespace or name means.
 pub(super) fn objects(parts: &[&str]) -> Option<ObjectRef> {
     let (group, version, rest) = match *parts {
         ["api", version, ref rest @ ..] => ("", version, rest),

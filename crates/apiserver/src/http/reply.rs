@@ -20,7 +20,7 @@ const ENDPOINTS_WARNING: HeaderValue = HeaderValue::from_static(
 );
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// Size in octets from which a list is compressed, as on a real server.
+/// Minimum size in octets of a list that is compressed, as on a real server.
 const COMPRESSED: usize = 128 * 1024;
 
 /// The answer to a request.
@@ -78,7 +78,7 @@ impl Answer {
         }
     }
 
-    /// An answer with a list. A large list is compressed if the client accepts `gzip`.
+    /// An answer with a list. With `gzip`, a list of at least [`COMPRESSED`] octets is compressed.
     pub(super) fn list(format: Format, body: Bytes, gzip: bool) -> Self {
         let content_type = match format {
             Format::Protobuf => HeaderValue::from_static(protobuf::MEDIA_TYPE),

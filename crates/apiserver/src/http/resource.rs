@@ -158,7 +158,7 @@ impl ObjectRequest<'_> {
 
     fn answer_with_object(&self, code: u16, object: &Arc<Object>) -> Result<Answer, Status> {
         let format = match format(&self.request.headers)? {
-            // A single object is sent as JSON, which every client accepts.
+            // A single object is never sent as protobuf, see `encode::object`.
             Format::Protobuf => Format::Json,
             other => other,
         };
@@ -187,8 +187,8 @@ impl ObjectRequest<'_> {
         })
     }
 
-    /// Rejects dry runs, which this server does not support. `kubectl delete` requests a dry run in
-    /// the body.
+    /// Rejects dry runs, which this server does not support. `kubectl delete --dry-run=server` sets
+    /// `dryRun` in the body, not in the query.
     fn reject_dry_run(&self) -> Result<(), Status> {
         let options: DeleteOptions = serde_json::from_slice(&self.request.body).unwrap_or_default();
         if self.request.query.text("dryRun").is_empty() && options.dry_run.is_none() {

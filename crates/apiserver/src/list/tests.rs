@@ -121,7 +121,7 @@ fn selections_are_listed() {
     let page = get(&store, "limit=1&fieldSelector=metadata.name%3Dweb").unwrap();
     assert!(
         page["metadata"].get("remainingItemCount").is_none(),
-        "the number of remaining items is unknown with a selector"
+        "a list with a selector has no remainingItemCount"
     );
     assert!(page["metadata"].get("continue").is_some());
 }

@@ -34,7 +34,11 @@ fn collect(value: Value, documents: &mut Vec<Document>) -> Result<(), String> {
     let mut map = match value {
         Value::Null => return Ok(()),
         Value::Object(map) => map,
-        _ => return Err("a document is not an object".to_owned()),
+        _ => {
+            return Err(
+                "a manifest is not a mapping with apiVersion, kind and metadata".to_owned(),
+            );
+        }
     };
     if text(&map, "kind") != "List" {
         documents.push(document(map)?);
@@ -117,10 +121,10 @@ mod tests {
     fn manifest_errors_name_the_cause() {
         let cases = [
             ("a: [", "did not find expected"),
-            ("- a", "a document is not an object"),
+            ("- a", "a manifest is not a mapping with apiVersion"),
             (
                 "apiVersion: apps/v1\nkind: Deployment",
-                "no resource for kind \"Deployment\" in version \"apps/v1\"",
+                "this server stores no objects with apiVersion \"apps/v1\" and kind \"Deployment\"",
             ),
             (
                 "apiVersion: v1\nkind: Service",

@@ -98,9 +98,9 @@ fn merge_list(at: &str, key: &str, target: &mut Value, patch: Vec<Value>) -> Res
             Some(directive) if directive == "delete" => {
                 list.retain(|other| other.get(key) != Some(&id));
             }
-            Some(_) => {
+            Some(other) => {
                 return Err(Status::bad_request(format!(
-                    "the $patch directive of an element of {at} is not supported by this server"
+                    "the $patch directive {other} of an element of {at} is not supported by this server, expected \"delete\""
                 )));
             }
             None => {
@@ -171,7 +171,8 @@ mod tests {
 
     use super::*;
 
-    /// The patch of a Service with the ports 80 and 53, and the ports of the patched Service.
+    /// In each row, a patch of the `spec` of a Service with the ports 80 and 53, and the ports of
+    /// the patched Service.
     const MERGED_PORTS: &str = r#"
         {"ports": [{"port": 80, "name": "web"}]}                     | [{"port": 80, "name": "web"}, {"port": 53, "name": "dns"}]
         {"ports": [{"port": 80, "$patch": "delete"}, {"port": 81}]}  | [{"port": 53, "name": "dns"}, {"port": 81}]

@@ -1,5 +1,5 @@
 //! Fields with their protobuf numbers, from `generated.proto` of each group of the Kubernetes API.
-//! The tables have only fields that `kubectl create` sets or that a client in the cluster reads.
+//! The tables have only fields that `kubectl create` sets or that a client such as kubedns reads.
 
 /// The fields of a message.
 pub(super) type Message = [Field];

@@ -1,4 +1,4 @@
-//! The initial objects of every cluster: namespaces, and the `kubernetes` Service with its
+//! The initial objects of a new cluster: namespaces, and the `kubernetes` Service with its
 //! Endpoints and `EndpointSlice`.
 
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::schema::Unknown;
 use crate::service::nth;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
-/// The address of the API server, from the range for documentation (RFC 5737).
+/// A placeholder for the address of the API server, from a range for documentation (RFC 5737).
 const API_SERVER: &str = "203.0.113.10";
 
 /// Creates all initial objects.

@@ -17,7 +17,7 @@ use crate::status::invalid;
 const V4: u32 = u32::from_be_bytes([10, 96, 0, 0]);
 const V6: u128 = 0xfd00_0010_0096 << 80;
 /// The number of the last allocatable address in each range. The next number is the broadcast
-/// address of IPv4.
+/// address of the IPv4 range.
 const LAST: u32 = 0xfffe;
 /// Size of the lower part of each range. As on a real server, this part is allocated last, so that
 /// clients can choose addresses there.

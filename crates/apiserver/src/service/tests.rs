@@ -44,7 +44,7 @@ fn headless_service_has_families_without_addresses() {
     assert_eq!(with_selector["ipFamilyPolicy"], "SingleStack");
 }
 
-/// The fields of a Service, and its addresses.
+/// In each row, fields of the `spec` of a Service, and its `clusterIPs`.
 const FAMILIES: &str = r#"
     {"ipFamilyPolicy": "PreferDualStack"}                           | ["10.96.1.1", "fd00:10:96::101"]
     {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6"]}  | ["fd00:10:96::101", "10.96.1.1"]
@@ -64,7 +64,7 @@ fn ip_families_select_addresses() {
     }
 }
 
-/// The fields of a Service, and the problem.
+/// In each row, the invalid `spec` of a Service, and a part of the error message.
 const PROBLEMS: &str = r#"
     {"clusterIP": "10.96.0.1", "ports": [{"port": 80}]} | spec.clusterIPs: Invalid value: ["10.96.0.1"]: failed to allocate IP 10.96.0.1: provided IP is already allocated
     {"clusterIP": "10.1.0.1", "ports": [{"port": 80}]}  | The range of valid IPs is 10.96.0.0/16

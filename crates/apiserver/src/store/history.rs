@@ -92,7 +92,7 @@ impl History {
         version >= self.floor
     }
 
-    /// Version of the newest event, even if evicted.
+    /// Version of the newest event, or the version at which an empty history began.
     pub(crate) fn newest(&self) -> u64 {
         self.events
             .back()

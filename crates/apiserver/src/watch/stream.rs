@@ -1,4 +1,5 @@
-//! The stream of a watch: initial objects, then events and bookmarks, until the timeout or a fault.
+//! The stream of a watch: events and bookmarks until the timeout, an error event or a fault. The
+//! stream of a watch without a start version begins with the current objects.
 
 use std::io;
 use std::time::Duration;
