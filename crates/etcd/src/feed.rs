@@ -1,10 +1,11 @@
 //! Follows the keys of one zone: lists them, watches them, and publishes each new state as a whole.
 //!
-//! The first session lists the keys and watches for changes after the revision of the list. If a
-//! session fails, the next session continues the watch at the last revision. The keys are listed
-//! again if etcd has compacted the last revision, or if etcd was set up anew or restored from a
-//! backup. The keys of a zone that was too large are listed again after growing pauses. Until the
-//! new list is complete, the last state stays published.
+//! A session uses one etcd member and has one watch. The first session lists the keys, and watches
+//! for changes after the revision of the list. If a session fails, the next session continues the
+//! watch at the last revision. The keys are listed again if etcd has compacted the last revision,
+//! or if etcd was set up anew or restored from a backup. If the zone takes too much memory, its
+//! keys are listed again after growing pauses. Until the new list is complete, the last state stays
+//! published.
 //!
 //! An open connection does not prove that a watch still works: a proxy may have lost its own
 //! connection to etcd. So if a watch is silent, the last known state is compared with the zone in
@@ -94,7 +95,7 @@ enum SessionFailure {
     Hangs,
     #[error("the history since revision {0} is compacted")]
     Compacted(u64),
-    #[error("etcd has another history: it was set up anew, or restored")]
+    #[error("etcd has another cluster ID or a lower revision than before, as after a restore")]
     OtherHistory,
     #[error("the watch was canceled: {0}")]
     Canceled(String),
@@ -171,7 +172,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
                 () = stop.cancelled() => return,
             };
 
-            // A session that breaks at once is a failure, even if it was established.
+            // Only an established session that lasts longer than `MIN_SUCCESS` resets the pauses.
             if self.connected == Some(true) && begun.elapsed() > MIN_SUCCESS {
                 pauses = SessionPauses::default();
             }
@@ -216,7 +217,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
                 tracing::warn!(%keys, %member, records, error, "etcd connection lost, keeping the last records");
             }
             _ => {
-                tracing::warn!(%keys, %member, error, "the zone cannot be read from etcd, so no record of the zone is served");
+                tracing::warn!(%keys, %member, error, "the keys cannot be read from etcd, so their records are not served");
             }
         }
         self.metrics.connected.set(0);

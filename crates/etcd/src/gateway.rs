@@ -69,7 +69,7 @@ pub struct KeyPage {
     pub count: u64,
 }
 
-/// The token that authenticates further requests.
+/// The response to a login, with the token for all later requests.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct AuthToken {
@@ -120,7 +120,7 @@ pub enum KeyEventKind {
 }
 
 impl KeyEvent {
-    /// Whether the event created its key, rather than changed it.
+    /// Whether the event reports a new key, rather than a change of an existing key.
     pub fn is_creation(&self) -> bool {
         self.kind == KeyEventKind::Put && self.kv.create_revision == self.kv.mod_revision
     }
@@ -132,8 +132,8 @@ pub enum GatewayError {
     /// The response is too large.
     #[error("the response has more than {0} octets")]
     Large(usize),
-    /// The response is not valid JSON of etcd.
-    #[error("the response is not valid JSON of etcd: {0}")]
+    /// The response is not in etcd's JSON format.
+    #[error("the response is not in etcd's JSON format: {0}")]
     Foreign(#[from] serde_json::Error),
     /// etcd reports an error.
     #[error("{0}")]
@@ -174,7 +174,7 @@ pub fn watch_request(keys: &Range<Vec<u8>>, revision: u64) -> Value {
 pub fn error_message(body: &[u8]) -> String {
     const SHOWN: usize = 200;
     let reported = serde_json::from_slice::<Value>(body).unwrap_or_default();
-    // Some versions wrap the error in another object.
+    // In the stream of a watch, the error is in the field `error` of an outer object.
     let text = message_field(&reported)
         .or_else(|| reported.get("error").and_then(message_field))
         .unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());

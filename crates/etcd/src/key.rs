@@ -73,7 +73,8 @@ impl ZoneKeys {
         };
 
         let below = str::from_utf8(below).map_err(|_| KeyError::Text)?;
-        // In wire format, each slash becomes the length of a label.
+        // In wire format, each label has a length octet in place of the slash before it. `below`
+        // lacks the first of these slashes, hence `+ 1`.
         if self.zone_octets + below.len() + 1 > MAX_NAME {
             return Err(KeyError::Long);
         }

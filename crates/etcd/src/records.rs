@@ -1,5 +1,6 @@
 //! The records of a zone for the DNS server (see [`skydns::Records`]). They are made from SkyDNS
-//! messages: the values of the keys in etcd. [`MergedRecords`] combines several sources.
+//! messages: the values of the keys in etcd. [`MergedRecords`] combines the records of one domain
+//! from several etcd clusters, or from several key prefixes.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -69,7 +70,7 @@ impl Records for ZoneRecords {
 impl StoredMessage {
     fn as_entry(&self) -> Entry<'_> {
         let message = &self.message;
-        // A name is borrowed, because it is copied only when the DNS answer is written.
+        // The name is borrowed, so that a lookup copies no names.
         let host = match &message.host {
             Host::Name(name) => Host::Name(Cow::Borrowed(name)),
             other => other.clone(),
@@ -91,8 +92,9 @@ impl StoredMessage {
     }
 }
 
-/// The records of several sources for one domain. Queries for a name are answered by the first
-/// source that has the name.
+/// The records of one domain from several sources. Each source is one key prefix, such as
+/// `/skydns`, in one etcd cluster. Queries for a name are answered by the first source that has the
+/// name.
 #[derive(Debug, Clone, Default)]
 pub struct MergedRecords(pub Vec<ZoneRecords>);
 

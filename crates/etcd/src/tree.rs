@@ -202,10 +202,10 @@ impl MessageTree {
         self.messages.entry(above, label).map(|stored| &**stored)
     }
 
-    /// Visits the names of all keys and of their ancestors, since all these names have records. The
-    /// zone itself and names with a wildcard label are skipped. If `other` is given, visits only
-    /// the names of keys that differ between the two trees, and of their ancestors. Some names are
-    /// visited twice.
+    /// Visits the names of all keys, and all names above them in the zone: a name has records if a
+    /// key is at or below it. Skips the zone itself and names with a wildcard label. If `other` is
+    /// given, considers only the keys whose messages differ between the two trees. A name may then
+    /// be visited several times.
     pub(crate) fn visit_names(&self, other: Option<&Self>, visit: &mut dyn FnMut(&[&str])) {
         let Some(other) = other else {
             return visit_names_below(self.messages.root(), &mut Vec::new(), visit);
@@ -238,8 +238,8 @@ impl MessageTree {
         messages
     }
 
-    /// The messages of a name; `None` if the name does not exist. The search subtracts its work
-    /// from `steps`. If no step is left, the messages are incomplete.
+    /// The messages of a name; `None` if the name does not exist. Subtracts the steps of the search
+    /// from `steps`. If no step is left, the result is incomplete.
     pub(crate) fn find_messages(
         &self,
         path: &[&str],
@@ -401,8 +401,9 @@ fn select_messages(all: Vec<&StoredMessage>) -> Vec<&StoredMessage> {
 
 /// Selects messages by group, in the same steps as SkyDNS. The messages are in the order of their
 /// keys. The first message sets the group of the answer. A later message whose key has fewer labels
-/// sets the group anew. If the group is empty in the end, all messages are kept. Otherwise messages
-/// of other groups are dropped, and messages without a group are kept.
+/// sets the group anew. All messages are kept if the group is empty in the end, or if another group
+/// has a key with as few labels as the key that set the group. Otherwise messages of other groups
+/// are dropped, and messages without a group are kept.
 fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
     let Some(first) = all.first() else {
         return Vec::new();
@@ -420,8 +421,7 @@ fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
         }
     }
 
-    // If another group also has a key with this number of labels, no group takes precedence, and
-    // all messages are kept.
+    // If another group also has a key with `depth` labels, neither group takes precedence.
     let is_disputed = all
         .iter()
         .any(|stored| stored.has_group_beside(group) && stored.depth() == depth);
@@ -434,9 +434,10 @@ fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
         .collect()
 }
 
-/// Drops messages with a repeated alias, as in SkyDNS. Messages with an address are all kept,
-/// because the target of such a message is the name of its key. Messages without a host are kept,
-/// too.
+/// Drops repeated aliases, as in SkyDNS. A message is an alias if its host is a name. An alias is
+/// repeated if an earlier alias has the same fields, apart from `ttl`, `targetstrip` and `group`.
+/// Messages with an address are all kept, because the target of such a message is the name of its
+/// key. Messages without a host are kept, too.
 fn without_repeated_aliases(mut all: Vec<&StoredMessage>) -> Vec<&StoredMessage> {
     let mut seen = std::collections::HashSet::new();
     all.retain(|stored| {

@@ -314,8 +314,8 @@ pub(crate) struct ShownEndpoints {
     pub(crate) ports: Vec<ShownPort>,
     /// Whether the control plane truncated the Endpoints object to 1000 addresses.
     pub(crate) over_capacity: bool,
-    /// The time of the newest change of a pod or of the Service that is visible in these objects.
-    /// The control plane writes this time into an annotation of the objects.
+    /// The time of the newest pod or Service change that triggered an update of these objects
+    /// (annotation `endpoints.kubernetes.io/last-change-trigger-time`).
     pub(crate) changed: Option<Moment>,
 }
 
@@ -360,8 +360,8 @@ pub(crate) enum DnsmasqAsks {
     /// The servers of `upstreamNameservers`.
     Upstreams,
     NodeResolvConf,
-    /// The servers in the arguments of dnsmasq. If the arguments have no servers, dnsmasq forwards
-    /// to no server.
+    /// The servers in the arguments of dnsmasq. If the arguments have no servers for the name,
+    /// dnsmasq itself rejects the query, see [`DnsmasqPath::denial`].
     Arguments,
     /// dnsmasq is not in front: pods query kubedns directly. kubedns may forward to dnsmasq.
     NotInFront,

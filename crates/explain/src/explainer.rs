@@ -18,7 +18,7 @@ use crate::facts::topology::DnsmasqTopology;
 use crate::request::ExplainRequest;
 use crate::survey::NameSurvey;
 
-/// Maximum number of requests: the one that is being explained, and those that wait for it.
+/// Maximum number of requests at a time. One name is explained, and the other requests wait.
 const MAX_AT_ONCE: usize = 4;
 /// Timeout of the request for the status of the nanny, which is in the same pod.
 const NANNY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ pub type ReadServerState = dyn Fn() -> ServerState + Send + Sync;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ExplainError {
     /// Too many explanations are in progress.
-    #[error("{MAX_AT_ONCE} requests are being answered already; ask again later")]
+    #[error("kubedns already has {MAX_AT_ONCE} requests for explanations; ask again later")]
     Busy,
     /// The process is shutting down.
     #[error("kubedns is shutting down")]

@@ -67,8 +67,7 @@ impl EtcdTlsFiles {
         };
 
         let mut roots = RootCertStore::empty();
-        // One malformed certificate, in the file or of the system, must not make the others
-        // unusable.
+        // If one certificate is valid PEM but cannot be parsed, the others are used nevertheless.
         match (roots.add_parsable_certificates(authorities), &self.ca) {
             ((0, _), Some(file)) => Err(TlsError::File {
                 path: file.clone(),

@@ -189,7 +189,7 @@ async fn muted_watch_is_replaced() {
 
         relay.mute_open_watches();
         make_changes(&etcd, changes).await;
-        // This key is in no zone, but increases etcd's revision. So the revision alone does not
+        // A change outside the zone also increases etcd's revision. So the revision alone does not
         // show that the zone has changed.
         etcd.put("/elsewhere", "{}").await;
         pass_silence().await;
@@ -317,8 +317,8 @@ async fn password_file_authenticates_user() {
     seen.until(|tree| tree.len() == 1).await;
 }
 
-/// The password file is a named pipe to which nothing is written. So reading it does not end, as on
-/// a dead mount. No etcd is needed.
+/// The password file is a named pipe to which nothing is written. So a read of the file blocks, as
+/// on a network volume whose server is down. No etcd is needed.
 #[tokio::test]
 async fn hung_password_file_is_failure() {
     let folder = tempfile::tempdir().unwrap();

@@ -126,8 +126,9 @@ impl NameCandidate {
         match self.outcome() {
             LookupOutcome::Answered => self.records().map(|record| record.ttl).min(),
             LookupOutcome::Forwarded => None,
-            // With `--no-negcache`, dnsmasq caches the records that exist, but not the negative
-            // answers: no single number holds for both.
+            // There are records, but also an error, a negative answer or an alias without
+            // addresses. dnsmasq may cache these for different times, or not at all, so no single
+            // number fits all.
             LookupOutcome::NoData | LookupOutcome::ServFail if self.records().next().is_some() => {
                 None
             }

@@ -104,8 +104,8 @@ impl DnsmasqArguments {
         !self.0.iter().any(|option| option.name == "no-hosts")
     }
 
-    /// Whether dnsmasq caches answers. The last `--cache-size` counts. Without this option, dnsmasq
-    /// caches answers.
+    /// Whether dnsmasq caches answers. The last `--cache-size` applies. Without this option,
+    /// dnsmasq caches answers.
     pub(crate) fn have_cache(&self) -> bool {
         let mut sizes = self.0.iter().filter(|option| option.name == CACHE_SIZE);
         sizes.next_back().is_none_or(|option| option.value != "0")
@@ -140,8 +140,8 @@ impl DnsmasqArguments {
         Some(options)
     }
 
-    /// The addresses for `name` (in lower case). Of the domains that have addresses and contain
-    /// `name`, the longest decides.
+    /// The addresses that `--address` gives for `name` (in lower case). Of these options, only
+    /// those for the longest domain that contains `name` apply.
     pub(crate) fn domain_addresses(&self, name: &Name) -> Option<DomainAddresses> {
         let has_addresses =
             |option: &DnsmasqOption| option.name == ADDRESS && !option.addresses().is_empty();

@@ -1,11 +1,11 @@
 //! The path of a query from a pod: through dnsmasq, or directly to kubedns.
 //!
 //! The nanny reports the options of dnsmasq; without a report, the options of the stock manifest
-//! are assumed. With the stock flags, dnsmasq forwards the cluster domain and both reverse trees to
-//! kubedns, and does not cache negative answers. The nanny adds the stub domains and upstream
-//! servers of the ConfigMap. With `-forward=kubedns`, or with rules for external names, the nanny
-//! adds kubedns as the only server. This module assumes that dnsmasq also forwards further zones
-//! (etcd, external, cluster set) to kubedns.
+//! are assumed. With these stock options, dnsmasq forwards the cluster domain and both reverse
+//! trees to kubedns, and does not cache negative answers. The nanny adds the stub domains and
+//! upstream servers of the ConfigMap. With `-forward=kubedns`, or with rules for external names,
+//! the nanny adds kubedns and no other server. This module assumes that dnsmasq also forwards
+//! further zones (etcd, external, cluster set) to kubedns.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -83,8 +83,8 @@ impl DnsFront {
     }
 
     /// The addresses of `name` (in lower case) in the arguments of dnsmasq, if pods query dnsmasq.
-    /// `None` if dnsmasq uses no address of this type for `name`. `domain` is a domain whose names
-    /// kubedns answers.
+    /// `None` if dnsmasq uses no address of this type for `name`. `domain` is the zone of kubedns
+    /// that contains `name`, or the cluster domain if there is no such zone.
     pub(crate) fn arguments_answer(
         &self,
         name: &Name,
@@ -148,8 +148,9 @@ impl DnsFront {
             .collect()
     }
 
-    /// The path of a query for `name` (in lower case). `domain` is a domain whose names kubedns
-    /// answers. The caller sets `keeps_seconds`, which depends on the answer.
+    /// The path of a query for `name` (in lower case). `domain` is the zone of kubedns that
+    /// contains `name`, or the cluster domain if there is no such zone. The caller sets
+    /// `keeps_seconds`, which depends on the answer.
     pub(crate) fn query_path(&self, name: &Name, domain: &Name, route: &NameRoute) -> DnsmasqPath {
         if !self.topology.is_behind_dnsmasq() {
             return path_without_dnsmasq(route);

@@ -217,10 +217,10 @@ pub(crate) fn source_services(
     keys
 }
 
-/// The Service of a record. `base` is the base of the record, or the target of a PTR record without
-/// the cluster domain. The last three labels of `base` are the Service, the namespace and `svc`.
-/// For an ExternalName Service, `base` has only the namespace and `svc`, and the label of the entry
-/// is the name of the Service.
+/// The Service of a record. `base` is [`ServiceRecord::base`](skydns::ServiceRecord::base), or the
+/// target of a PTR record without the cluster domain. The last three labels of `base` are the
+/// Service, the namespace and `svc`. For an ExternalName Service, `base` has only the namespace and
+/// `svc`, and the label of the entry is the name of the Service.
 fn service_of_base(base: &[u8], label: Option<&str>) -> Option<ObjectKey> {
     let base = name::to_text(base);
     let labels: Vec<&str> = base.split_terminator('.').collect();

@@ -37,7 +37,7 @@ pub struct ServerState {
 /// now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailingUpstream {
-    /// The stub domain of the route, in lower case; `None` for external names.
+    /// The stub domain of the server, in lower case; `None` if the server is for external names.
     pub domain: Option<Name>,
     /// The server, as the configuration names it.
     pub server: String,

@@ -101,10 +101,10 @@ impl TypeAnswer {
     }
 }
 
-/// The outcome of a lookup, from the answers for all queried types. In general, the name is
-/// answered if any type has a record. But an SRV record does not help a program that needs an
-/// address. So the name is not answered if the address queries fail with SERVFAIL, or find only an
-/// alias without addresses.
+/// The outcome of a lookup, from the answers for all queried types. In general, the outcome is
+/// [`LookupOutcome::Answered`] if any type has a record. But an SRV record does not help a program
+/// that needs an address. So the outcome is `ServFail` if the address queries fail, and `NoData` if
+/// they find only an alias without addresses.
 pub(crate) fn lookup_outcome(answers: &[TypeAnswer]) -> LookupOutcome {
     let addresses_fail = address_answers(answers).any(|answer| answer.has_rcode("SERVFAIL"));
     if addresses_fail && !address_answers(answers).any(TypeAnswer::has_records) {

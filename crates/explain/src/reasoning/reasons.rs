@@ -131,7 +131,8 @@ fn remark_on_answer(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option
                 "the address comes from the name: kubedns does not check that such a pod exists",
             ),
         }),
-        // Without local endpoints, a federated name leads to another cluster.
+        // Without ready endpoints in this cluster, a federated name is an alias of a name in
+        // another cluster. So the notes about endpoints do not apply.
         NameKind::Federation { .. } => None,
         _ => without_ports(evidence, candidate)
             .or_else(|| without_ready_endpoints(evidence, candidate))
@@ -142,8 +143,8 @@ fn remark_on_answer(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option
     }
 }
 
-/// A note that a headless Service answers only with the endpoints for the preferred zone, or for
-/// the node of kubedns.
+/// A note that the answer for a headless Service has only the endpoints for the preferred zone, or
+/// for the node of kubedns.
 fn preferred_zone_only(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
     let (NameKind::Service(key) | NameKind::Port { key, .. }) = &candidate.kind else {
         return None;
@@ -281,7 +282,7 @@ fn without_pointer(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<
     if !candidate.dnsmasq.leads_to_kubedns() {
         return None;
     }
-    // The address is known, but a PTR record needs a name for it.
+    // The address is known, but an endpoint without a hostname has no PTR record.
     if evidence.snapshot.reverse.get(&address).is_some() {
         let text = format!(
             "{address} is an endpoint of a headless Service, but has no PTR record, because it has \
@@ -300,8 +301,9 @@ fn without_pointer(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<
     }
     let services: Vec<String> = backed.iter().map(backed_service_text).collect();
     let text = format!(
-        "{address} is an endpoint of Service {}: an endpoint has a PTR record if it is ready, has \
-         a hostname, and belongs to a headless Service",
+        "{address} is an endpoint of Service {}: an endpoint has a PTR record if it is ready (or \
+         the Service has publishNotReadyAddresses), has a hostname, and belongs to a headless \
+         Service",
         join(&services)
     );
     Some(CodedNote::new("endpoint_address", text))
@@ -393,8 +395,8 @@ fn without_servers(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<
         return None;
     }
 
-    // A configured stub domain always has servers. An empty list means that kubedns uses none of
-    // them now.
+    // A stub domain without servers in the ConfigMap has no effect. So for a stub domain, an empty
+    // list means that kubedns uses none of its servers now.
     let lower = candidate.name.to_lowercase();
     let (_, stub_domain) = evidence.snapshot.zone.servers_for(lower.wire());
     if stub_domain.is_some() || evidence.has_upstreams {
@@ -461,8 +463,8 @@ fn missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<Cod
             target: Some(target),
         } => {
             let text = format!(
-                "it is an alias of {target} (key aliases of the ConfigMap), which has no such \
-                 records; explain that name to see why"
+                "it is an alias of {target} (key aliases of the ConfigMap), but {target} has no \
+                 records of the requested types; explain {target} to see why"
             );
             Some(CodedNote::new("alias_of_missing", text))
         }

@@ -199,7 +199,7 @@ async fn concurrent_explanations_are_bounded() {
             200 => assert!(body.contains("\"verdict\"")),
             503 => assert_eq!(
                 body,
-                "4 requests are being answered already; ask again later\n"
+                "kubedns already has 4 requests for explanations; ask again later\n"
             ),
             other => panic!("{other}: {body}"),
         }
