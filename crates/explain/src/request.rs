@@ -87,24 +87,24 @@ pub(crate) enum ExplainRequestError {
     Format(String),
     #[error("unknown parameter {0:?}: name, type, search, ndots and format are accepted")]
     Parameter(String),
-    #[error("{0} is given more than once")]
+    #[error("parameter {0} is given more than once")]
     Repeated(String),
 }
 
 /// The parameters of a request as text; an empty parameter is treated as a missing one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 pub(crate) struct ExplainParameters {
-    /// the name
+    /// the name to explain, or an address
     #[arg(default_value = "")]
     pub(crate) name: String,
-    /// the record type
+    /// the record type, such as A; by default A, AAAA and SRV, or PTR for an address
     #[arg(default_value = "")]
     pub(crate) qtype: String,
-    /// the namespace of the pod that looks the name up, or the search list of its resolv.conf,
+    /// the namespace of the pod that looks the name up, or the search domains in its resolv.conf,
     /// separated by commas
     #[arg(long, value_name = "string", default_value = "default")]
     pub(crate) search: String,
-    /// the option ndots in the pod's resolv.conf
+    /// the option ndots in the pod's resolv.conf, from 0 to 15
     #[arg(long, value_name = "int", default_value = "5")]
     pub(crate) ndots: String,
 }

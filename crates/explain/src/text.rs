@@ -51,7 +51,7 @@ pub(crate) fn render_explanation(explanation: &Explanation) -> String {
     page.into_text()
 }
 
-/// The names that the search list leads to, and the outcome of each.
+/// Prints the names that result from the search list, and the outcome of each.
 fn render_tried_names(
     page: &mut TextPage,
     question: &QuestionReport,
@@ -71,7 +71,8 @@ fn render_tried_names(
 
 /// The search list of the resolver, and the namespace of the pod that has this list.
 fn search_line(question: &QuestionReport) -> String {
-    // A name with a dot at its end leads to several names only if kubedns walks a list for it.
+    // If the resolver applies no search list, there are several names only because kubedns walks
+    // its own search list.
     if question.search.is_empty() {
         return "kubedns walks the search list (--search-suffix)".to_owned();
     }

@@ -12,9 +12,10 @@
 //! configuration stays in force. Whenever an input changes, one task computes [`InForce`] from all
 //! inputs, and publishes it if it differs. So a reader sees either all changes of an edit, or none.
 //!
-//! Two inputs follow from the output: the resolver looks up [`InForce::server_names`], and the loop
-//! finder probes [`InForce::probed_routes`]. New addresses change the routes, but not the names. New
-//! loops change neither names nor routes. So the feedback ends.
+//! Two inputs depend on [`InForce`] itself. The resolver looks up [`InForce::server_names`], and
+//! the addresses are an input. The loop finder probes [`InForce::probed_routes`], and the loops are
+//! an input. New addresses change the probed routes, but not the names. New loops change neither.
+//! So one change of an input cannot cause endless computations.
 
 mod configmap;
 mod external_rules;
@@ -45,9 +46,9 @@ pub use in_force::{ConfigFlags, ConfigInputs, ConfigKnowledge, InForce, ZoneSett
 pub(crate) use report::log_servers;
 pub use servers::ConfiguredServers;
 
-/// Until the `ConfigMap` is read, queries for external names are answered with SERVFAIL, but at
-/// most for this time. The stub domains are still unknown, so their names could leak to other
-/// servers. Applies only to topologies in which only kubedns forwards.
+/// Maximum time for which queries for external names are answered with SERVFAIL because the
+/// `ConfigMap` has not been read. Its stub domains are still unknown, so kubedns could send queries
+/// for names in them to other servers. Not used in topologies in which dnsmasq forwards as well.
 const WITHHOLD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The configuration and the settings in force; [`run`](Self::run) follows their changes.
@@ -70,7 +71,7 @@ struct ConfigPublisher {
     knowledge: ConfigKnowledge,
     inputs: InputReceivers,
     in_force: watch::Sender<Arc<InForce>>,
-    /// The names for the resolver.
+    /// The names of stub servers, which the resolver looks up.
     server_names: watch::Sender<BTreeSet<String>>,
     metrics: Arc<ConfigMetrics>,
 }
@@ -105,7 +106,7 @@ impl Configuration {
             options.config_period.duration(),
         );
 
-        // The resolver receives the names once the configuration is in force.
+        // The resolver receives the names of stub servers once the configuration is in force.
         let server_names = watch::Sender::default();
         let resolver = ServerNameResolver::new(
             feed::name_sources(options, &flags),

@@ -164,7 +164,8 @@ pub(crate) fn services_to_look_up(snapshot: &Snapshot, readings: &[NameReading])
 pub(crate) struct SimilarNames {
     /// Names that have an answer, the most similar first.
     pub(crate) names: Vec<SimilarName>,
-    /// Names of similar Services that have no records, such as those without ready endpoints.
+    /// Names of similar Services that have no records, such as headless Services without ready
+    /// endpoints.
     without_records: Vec<String>,
 }
 
@@ -250,7 +251,7 @@ fn compare_service<'s>(
     let namespace_distance = edit_distance(&wanted.namespace, namespace);
 
     let (distance, code, text) = match (name_distance, namespace_distance) {
-        // The Service itself exists: it is no suggestion, unless the form of the name is wrong.
+        // The Service itself exists, so it is suggested only if the form of the name is wrong.
         (Some(0), Some(0)) if slip.is_none() => return None,
         (Some(0), Some(0)) => (0, "form", String::new()),
         (Some(0), _) if wanted.namespace.is_empty() => {
@@ -345,7 +346,7 @@ impl SimilarNames {
     }
 
     fn offer(&mut self, name: String, why: CodedNote) {
-        // Two readings can lead to the same name.
+        // Two readings can result in the same suggestion.
         let is_new = !self.names.iter().any(|known| known.name == name);
         if self.names.len() < MAX_SUGGESTED && is_new {
             self.names.push(SimilarName { name, why });

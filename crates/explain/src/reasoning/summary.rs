@@ -61,8 +61,9 @@ fn rank_candidate(evidence: Evidence<'_>, candidate: &NameCandidate, typed: &Nam
 }
 
 /// The rank of a name that does not exist. The rank is highest if the Service of the name exists
-/// and another part of the name is wrong. The rank is lower if a member of the Service is missing,
-/// or if the namespace has Services or had this Service.
+/// and the name does not denote a missing member. The rank is lower for a missing member of an
+/// existing Service, and for a missing Service that was deleted recently or whose namespace has
+/// Services. All other names have the lowest ranks.
 fn rank_missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> u8 {
     if let Some(service) = evidence.existing_service(candidate) {
         if !evidence.lacks_member(candidate) {
@@ -81,7 +82,8 @@ fn rank_missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> u8 {
         .service()
         .is_some_and(|key| evidence.has_had_namespace(key));
     match candidate.kind {
-        // Neither the member nor its Service exists: the search list made this name.
+        // Neither the member nor its Service exists. The user probably meant a Service and its
+        // namespace, and a search domain was appended to these two labels.
         NameKind::Member { .. } => 0,
         _ if has_namespace => 5,
         NameKind::Service(_) | NameKind::Port { .. } => 2,
@@ -133,8 +135,8 @@ fn forwarded_candidates(candidates: &[NameCandidate]) -> Vec<&NameCandidate> {
         .collect()
 }
 
-/// Appends the forwarded names that the resolver queries before the answered name. Their responses
-/// are unknown here.
+/// Appends the forwarded names that the resolver queries before the answered name. No upstream is
+/// queried for an explanation, so it is unknown whether these names exist.
 fn unless_forwarded_exists(answer: String, before: &[&NameCandidate]) -> String {
     match before {
         [] => answer,
@@ -232,8 +234,8 @@ fn describe_records(candidate: &NameCandidate) -> RecordsInWords {
         return describe_alias(candidate, target);
     }
 
-    // An alias of the ConfigMap or the name of a federation can have an external target. In that
-    // case, kubedns knows no record until an upstream responds.
+    // An alias in the ConfigMap or a federated name can have an external target. In that case,
+    // kubedns has no record until an upstream responds.
     let external = external_names(candidate);
     if !external.is_empty() {
         return describe_upstream_alias(&join_first(&external, MAX_SHOWN));
@@ -248,7 +250,7 @@ fn describe_records(candidate: &NameCandidate) -> RecordsInWords {
         };
     }
     match candidate.records().next() {
-        // All records of the answer come from external names, and are unknown here.
+        // All records of the answer come from upstreams, which are not queried for an explanation.
         None => RecordsInWords {
             sentence: "is resolved by the upstream servers of kubedns".to_owned(),
             short: "resolved upstream".to_owned(),

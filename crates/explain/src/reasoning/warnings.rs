@@ -78,7 +78,8 @@ fn warn_of_lost_watches(state: &ServerState, found: Option<&FoundObjects>) -> Op
         EndpointsSource::Endpoints => Kind::Endpoints,
         EndpointsSource::EndpointSlices => Kind::EndpointSlice,
     });
-    // The kind of endpoints that is not in use has no watch, and needs none.
+    // kubedns watches either Endpoints or EndpointSlices. `lost` includes the kind that is not
+    // watched, which is no reason for a warning.
     let lost: Vec<String> = state
         .lost
         .iter()

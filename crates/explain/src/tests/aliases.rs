@@ -77,8 +77,9 @@ fn federated_alias_is_external_alias() {
     let text = "is an alias of docs.example.com., whose addresses come from the upstream servers";
     let words = "docs.apps.fed.svc.cluster.local.";
     cluster.expect(["/verdict/text"], &[(words, [text])]);
-    // The Service is in this cluster, so its name does not need the zone and region of the cluster.
-    // The name fails because of its alias, not because the zone and region are unknown.
+    // The Service is in this cluster, so the answer for its federated name does not need the zone
+    // and region of the cluster. The name fails because its alias is a loop, not because the zone
+    // and region are unknown.
     let words = "circle.apps.fed.svc.cluster.local. A";
     assert_eq!(cluster.reasons(words), ["alias_fails"]);
 }

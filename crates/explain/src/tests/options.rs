@@ -36,8 +36,8 @@ fn ignored_empty_service_is_named() {
     cluster.sync();
     let code = "no_ready_endpoints";
     let empty = "--ignore-empty-services leaves out Service default/kubernetes, which has no endpoints: no pod that has \
-                 an address matches the selector of the Service (pods that are pending or finished do not count), or \
-                 the Service has no selector";
+                 an address matches the selector of the Service (finished pods are ignored, and pending pods often have \
+                 no address), or the Service has no selector";
     let starting = "--ignore-empty-services leaves out Service apps/starting, which has no ready endpoints (1 not ready)";
     let kubernetes = [
         "kubernetes.default.svc.cluster.local. A",
@@ -226,7 +226,7 @@ fn preferred_zone_limits_addresses() {
         "_http._tcp.spread.apps.svc.cluster.local. SRV",
     ];
     cluster.expect_each(REASON, &spread, ["answered", "preferred_zone", text]);
-    // Names for single zones need a flag.
+    // Names for single zones do not exist without --zonal-names.
     let zone = ["eu-1.pin._zone.spread.apps.svc.cluster.local. A"];
     let text = "names for single zones exist only with --zonal-names";
     cluster.expect_each(REASON, &zone, ["nx_domain", "no_zonal_names", text]);

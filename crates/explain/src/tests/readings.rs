@@ -40,7 +40,7 @@ const NAMESAKES: &str = "
     zookeper.kafka A --search kafka    | zookeper.kafka.kafka | no_such_member      |
     # The search list does not apply to a name with a dot at its end.
     x.redis.redis.svc.cluster.local. A | x.redis.redis       | member_of_cluster_ip |
-    # A name with five dots is first looked up unchanged, so it may name a member.
+    # A name with five dots is first queried without a search domain, so it may denote a member.
     kafka-0.kafak.kafka.svc.cluster.local A --search kafka | kafka-0.kafak.kafka | no_such_service | kafka-0.kafka.kafka
 ";
 

@@ -202,7 +202,8 @@ fn deleted_service_has_time() {
     }
 }
 
-/// The list of deleted Services has a bound. A Service that exists again is removed from the list.
+/// The list of deleted Services has a maximum length. A Service that exists again is removed from
+/// the list.
 #[test]
 fn old_deletions_are_forgotten() {
     let mut cluster = Cluster::with_everything();

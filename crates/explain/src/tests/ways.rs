@@ -123,8 +123,8 @@ fn single_label_is_forwarded_by_dnsmasq() {
     cluster.expect(last, &[("intra A", ["nx_domain", "serv_fail", said])]);
 }
 
-/// dnsmasq can query servers only in plain DNS over UDP. If a list contains another kind of server,
-/// dnsmasq asks kubedns, which queries the servers of the list.
+/// dnsmasq has no setting for a server that must be queried only over TCP or over TLS. If a list
+/// contains such a server, dnsmasq asks kubedns, which queries the servers of the list.
 #[test]
 fn servers_over_tls_are_queried_by_kubedns() {
     let mut cluster = Cluster::with_everything();

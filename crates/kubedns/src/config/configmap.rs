@@ -16,8 +16,8 @@ use cluster::watch::{
 
 /// Maximum number of changes that wait in the channel.
 const QUEUE: usize = 16;
-/// If requests are refused for this time, the `ConfigMap` is considered unreadable. A starting API
-/// server refuses all requests for a moment.
+/// If all requests are refused for this time, the `ConfigMap` is considered unreadable. A single
+/// refusal is not enough: a starting API server refuses all requests until it has read the roles.
 const REFUSAL_DELAY: Duration = Duration::from_secs(5);
 
 /// Watches the `ConfigMap` and passes its data to the configuration.

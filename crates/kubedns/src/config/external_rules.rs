@@ -7,8 +7,8 @@ use dnsconfig::{AddressType, Config, DeniedAnswer};
 use skydns::ExternalRules;
 use wire::{Name, rcode, rtype};
 
-/// Converts the rules for external names; `None` if there are none. Domains that are too long for a
-/// DNS message are left out, because no query can be for a name in them.
+/// Converts the rules for external names; `None` if there are none. Invalid domains would be left
+/// out, but [`dnsconfig`] accepts none.
 pub(super) fn convert(config: &Config) -> Option<Arc<ExternalRules>> {
     if !config.has_external_rules() {
         return None;

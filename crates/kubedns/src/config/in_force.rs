@@ -39,7 +39,7 @@ pub struct ConfigFlags {
     pub nameservers: Vec<Upstream>,
     /// The flags of the search list; `None` without a search list.
     pub search: Option<SearchFlags>,
-    /// Cluster zones whose missing names are forwarded.
+    /// The zones of `--fallthrough`, whose missing names are forwarded.
     pub fallthrough: Arc<[Name]>,
     /// The addresses of this server, which must not be upstreams.
     pub listening: Vec<SocketAddr>,
@@ -105,7 +105,7 @@ pub struct ConfigInputs<'a> {
     pub resolv_conf: &'a ResolvConf,
     /// The addresses of stub servers given by name.
     pub names: &'a ResolvedNames,
-    /// The routes that lead back to this server.
+    /// The routes whose upstream forwards queries back to this server.
     pub loops: &'a Loops,
 }
 
@@ -121,7 +121,7 @@ pub struct InForce {
     pub federations: BTreeMap<String, String>,
     /// The settings of the zone.
     pub zone: ZoneSettings,
-    /// The servers of all routes, including those that `zone` leaves out.
+    /// The servers of all routes, including servers that `zone` leaves out.
     pub servers: ConfiguredServers,
     /// The routes to probe for loops.
     pub probed_routes: BTreeSet<ForwardingRoute>,
@@ -146,7 +146,8 @@ pub struct ZoneSettings {
     pub upstreams: Arc<[Upstream]>,
     /// Stub domains with their usable servers.
     pub stub_domains: Vec<StubDomain>,
-    /// Cluster zones whose missing names are forwarded.
+    /// The zones of `--fallthrough`; empty while an upstream forwards their missing names back to
+    /// this server.
     pub fallthrough: Arc<[Name]>,
     /// The search list.
     pub search: Option<Arc<Search>>,
@@ -157,8 +158,8 @@ pub struct ZoneSettings {
 }
 
 impl InForce {
-    /// Computes what is in force. Upstreams that are this server itself or lead back to it are left
-    /// out of the zone.
+    /// Computes what is in force. Upstreams that are this server itself, or that forward queries
+    /// back to it, are left out of the zone.
     pub fn compute(inputs: &ConfigInputs<'_>) -> Self {
         let ConfigInputs { config, flags, .. } = inputs;
         let servers = ConfiguredServers::compute(inputs);
@@ -291,7 +292,8 @@ fn usable_servers(
     usable.into()
 }
 
-/// The fallthrough zones; none if an upstream forwards missing names of a zone back to this server.
+/// The zones of `--fallthrough`; none if an upstream forwards missing names of any of these zones
+/// back to this server.
 fn usable_fallthrough(inputs: &ConfigInputs<'_>, servers: &ConfiguredServers) -> Arc<[Name]> {
     let zones = &inputs.flags.fallthrough;
     for zone in zones.iter() {
@@ -315,8 +317,8 @@ fn route_texts(
     search: Option<&Search>,
 ) -> Arc<[String]> {
     let config = inputs.config;
-    // Settings without a value are not hashed. So an older version of kubedns, which does not know
-    // these settings, computes the same hash.
+    // Settings that older versions of kubedns do not know are hashed only if they have a value. So
+    // without these settings, older versions compute the same hash.
     let mut hash = DefaultHasher::new();
     servers.hash(&mut hash);
     if let Some(search) = search {
@@ -352,7 +354,7 @@ fn search_list(flags: &ConfigFlags, resolv_conf: &ResolvConf) -> Option<Search> 
     ))
 }
 
-/// The search domains of resolv.conf, without those below the suffix or inside a cluster domain.
+/// The search domains of resolv.conf, except those within the suffix or within a cluster domain.
 /// The search list already contains the cluster's domains, and a search domain with the namespace
 /// of this pod is wrong for clients in other namespaces.
 fn search_domains(flags: &ConfigFlags, search: &SearchFlags, file: &ResolvConf) -> Vec<Name> {
@@ -363,8 +365,8 @@ fn search_domains(flags: &ConfigFlags, search: &SearchFlags, file: &ResolvConf) 
         };
         let name = name.to_lowercase();
 
-        // Names below the suffix are never looked up unchanged, so a search domain there has no
-        // effect.
+        // The search list leaves out names below the suffix, so a search domain within the suffix
+        // has no effect.
         let suffix = search.suffix.as_ref();
         let is_below_suffix = suffix.is_some_and(|suffix| name.is_within(suffix));
         if !is_below_suffix && !flags.is_of_cluster(&name) {

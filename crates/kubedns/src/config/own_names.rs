@@ -12,10 +12,10 @@ pub(super) fn has_any(config: &Config) -> bool {
     !config.hosts.names().is_empty() || !config.aliases.is_empty()
 }
 
-/// Converts hosts and aliases for the DNS server; `None` if there are none. The alias of a Service
-/// leads to the Service's name in the cluster domain `domain`. Wildcards do not match names in
-/// `zones`, because these zones have their own records. Names that do not fit into a DNS message
-/// are left out.
+/// Converts hosts and aliases for the DNS server; `None` if there are none. An alias of a Service
+/// points to the Service's name in the cluster domain `domain`. The alias is left out if this name
+/// has more than 255 octets. Wildcards do not match names in `zones`, because these zones have
+/// their own records.
 pub(super) fn convert(config: &Config, domain: &Name, zones: &[Name]) -> Option<Arc<OwnNames>> {
     if !has_any(config) {
         return None;

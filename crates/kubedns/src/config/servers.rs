@@ -16,9 +16,9 @@ use super::in_force::{ConfigInputs, ConfigKnowledge};
 pub struct ConfiguredServers {
     /// Servers for external names, in order of preference.
     pub upstreams: Vec<Upstream>,
-    /// Stub domains with their servers. A list is empty if its servers are given by name, and no
-    /// name has an address so far. With dnsmasq behind kubedns, the list may contain dnsmasq in
-    /// place of the servers.
+    /// Stub domains with their servers. A list may be empty, for example while all its servers are
+    /// given by name and no name has an address. If dnsmasq behind kubedns forwards to the servers,
+    /// the list has the address of dnsmasq instead.
     pub stub_domains: Vec<(String, Vec<Upstream>)>,
 }
 
@@ -53,8 +53,8 @@ impl ConfiguredServers {
         let mut routes = BTreeSet::new();
         for upstream in &self.upstreams {
             routes.insert(ForwardingRoute::new(None, upstream.clone()));
-            // An upstream may send queries for missing names of a zone back to this server, and
-            // answer all other queries.
+            // A loop may affect only missing names of a zone, so each zone has its own route. For
+            // example, the upstream may forward these names back, and answer all other queries.
             for zone in fallthrough {
                 let zone = zone.to_string();
                 routes.insert(ForwardingRoute::new(Some(&zone), upstream.clone()));

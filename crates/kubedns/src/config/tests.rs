@@ -1,5 +1,5 @@
-//! The configuration follows changes of its files, of the API server's `ConfigMap`, and of the
-//! addresses of server names.
+//! The settings in force follow changes of the configuration's files or `ConfigMap`, of
+//! resolv.conf, and of the addresses of stub servers.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -21,10 +21,12 @@ use crate::list::{join, join_first, join_some};
 /// Maximum length of a chain of aliases that is followed.
 const MAX_ALIASES: usize = 32;
 
-/// Reason for empty endpoints. The control plane puts every matching pod with an address into the
-/// endpoints; pods and selectors are unknown here.
-const NO_POD: &str = "no pod that has an address matches the selector of the Service (pods that are \
-                      pending or finished do not count), or the Service has no selector";
+/// Reason for missing or empty endpoints. The control plane puts every matching pod with an address
+/// into the endpoints, unless the pod is finished. kubedns reads neither selectors nor labels of
+/// pods, so the reason states both possible causes.
+const NO_POD: &str = "no pod that has an address matches the selector of the Service (finished \
+                      pods are ignored, and pending pods often have no address), or the Service \
+                      has no selector";
 
 /// The reason why a name of a Service in the cluster domain has no answer.
 pub(super) fn missing_service_name(
@@ -239,7 +241,7 @@ fn alias_failure(snapshot: &Snapshot, name: &Name) -> String {
     match name_kind::further_zone(snapshot, last) {
         Some(zone) if !zone.records.has_synced() => {
             format!(
-                "which leads to {last}, and zone {} is not loaded yet",
+                "and its chain of aliases ends at {last} in zone {}, which is not loaded yet",
                 zone.domain
             )
         }

@@ -167,7 +167,7 @@ const CASES: &[Case] = &[
         ..CASE
     },
     Case {
-        name: "a stub domain whose servers all loop remains",
+        name: "a stub domain remains even if all its servers loop",
         flags: &[NAMESERVERS],
         data: &[("stubDomains", r#"{"a.test":["192.0.2.7"]}"#)],
         loops: &[("a.test", "192.0.2.7:53")],

@@ -84,8 +84,8 @@ const EXPLAIN_MISTAKES: &str = r#"
     ?name=web&ndots=16                | ndots "16": a number from 0 to 15 is accepted
     ?name=web&ndots=x                 | ndots "x": a number from 0 to 15 is accepted
     ?name=web&format=xml              | format "xml": json and text are accepted
-    ?name=web&name=db                 | name is given more than once
-    ?name=web&format=text&format=json | format is given more than once
+    ?name=web&name=db                 | parameter name is given more than once
+    ?name=web&format=text&format=json | parameter format is given more than once
     ?nmae=web                         | unknown parameter "nmae": name, type, search, ndots and format are accepted
 "#;
 
