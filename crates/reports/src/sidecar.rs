@@ -15,7 +15,7 @@ use crate::nanny::NannyStatus;
 pub struct SidecarStatus {
     /// The verdict on the pod.
     pub verdict: PodVerdict,
-    /// The name of the pod: its host name.
+    /// The host name of the pod, usually the name of the pod.
     pub pod: String,
     /// The node of the pod, if the manifest sets `NODE_NAME`.
     pub node: Option<String>,
@@ -49,8 +49,8 @@ pub struct SidecarStatus {
     pub kubedns: PeerReport<KubednsReport>,
     /// The status of the nanny.
     pub nanny: PeerReport<NannyStatus>,
-    /// Top clients and names. The field is written only for requests from within the pod, and
-    /// ignored when the document is parsed.
+    /// Top clients and names of kubedns. The field is written only for requests from within the
+    /// pod, and ignored when the document is parsed.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub top: Option<Box<PeerReport<RankingDocument>>>,
     /// Top clients and names of dnsmasq, if it logs its queries.
@@ -86,11 +86,12 @@ pub struct ProbeStatus {
     pub transport: String,
     /// The interval of the probe, in seconds.
     pub interval_seconds: u64,
-    /// The last result.
+    /// The state of the server according to the last probe.
     pub state: ProbeState,
     /// The time of the last change of the state, in milliseconds since 1970.
     pub since: u64,
-    /// The latency of the answer; zero if the server is not healthy.
+    /// The latency of the response that shows that the server is healthy; zero if the server is not
+    /// healthy.
     pub latency_ms: f64,
     /// Probes in a row without an answer for the probed name.
     pub failures: u32,
@@ -123,7 +124,7 @@ impl ProbeStatus {
 pub enum PodPart {
     /// kubedns.
     Kubedns,
-    /// The dnsmasq whose counters are exported.
+    /// dnsmasq.
     Dnsmasq,
     /// Any other server.
     #[default]
@@ -142,7 +143,8 @@ impl PodPart {
     }
 }
 
-/// Result of a probe.
+/// The state of a server according to its probe, or of an upstream of kubedns according to the
+/// counters of kubedns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProbeState {
@@ -153,8 +155,8 @@ pub enum ProbeState {
     SelfOnly,
     /// The server fails its health check.
     Failed,
-    /// The first probe has not ended. In the history of an upstream of kubedns: the counters showed
-    /// no result.
+    /// The first probe has not ended. In the history of an upstream of kubedns: the counters show
+    /// neither responses nor errors, or they began again at zero.
     #[default]
     #[serde(other)]
     Waiting,
@@ -172,24 +174,25 @@ impl ProbeState {
     }
 }
 
-/// One result of a probe, for the plot.
+/// One point in the history of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProbeResult {
     /// The time, in milliseconds since 1970.
     pub at: u64,
-    /// The result.
+    /// The state of the server.
     pub state: ProbeState,
-    /// The latency of the answer; zero if the server is not healthy.
+    /// The latency. For an upstream of kubedns: the mean latency of its responses since the
+    /// previous point. Zero if the server is not healthy.
     pub latency_ms: f64,
 }
 
-/// The rates of queries at one time, calculated from the counters over a few seconds. A value is
-/// `None` if its container did not report or has restarted.
+/// The rates of queries in an interval of about ten seconds, calculated from counters. A value is
+/// `None` if one of its counters is missing, was not read again, or began again at zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TrafficSample {
-    /// The time, in milliseconds since 1970.
+    /// The end of the interval, in milliseconds since 1970.
     pub at: u64,
     /// Queries a second to kubedns for names of its own zones.
     pub cluster: Option<f64>,
@@ -304,7 +307,8 @@ pub struct ContainerRestart {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ContainerEnd {
-    /// The process kept its port, but did not answer: it hung until the liveness probe ended it.
+    /// The process kept its port open, but did not answer before it ended. Usually its liveness
+    /// probe failed, and the kubelet restarted the container.
     Hang,
     /// The process ended without a hang: a crash, an error, or a kill, for example because of the
     /// memory limit.
@@ -317,7 +321,7 @@ impl ContainerEnd {
     /// The words for people.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Hang => "a hang: it stopped answering, and its liveness probe ended it",
+            Self::Hang => "a hang: requests to it timed out before the restart",
             Self::Death => "a crash, an error, or a kill, for example because of the memory limit",
         }
     }
@@ -343,7 +347,7 @@ pub enum UpstreamCondition {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PeerReport<T> {
-    /// The URL or file; empty if the sidecar does not read this container.
+    /// The URL or file of the report; empty if the sidecar does not fetch the report.
     pub source: String,
     /// The report; `None` if it is unknown.
     pub known: Option<T>,
@@ -361,7 +365,7 @@ impl<T> Default for PeerReport<T> {
 }
 
 impl<T> PeerReport<T> {
-    /// The report for a container that the sidecar does not read.
+    /// A report that the sidecar does not fetch.
     pub fn not_read() -> Self {
         Self {
             source: String::new(),
@@ -387,8 +391,8 @@ impl<T> PeerReport<T> {
 }
 
 impl SidecarStatus {
-    /// Whether kubedns forwards external names to the upstreams. This is so in a pod without
-    /// dnsmasq, and if dnsmasq forwards to kubedns.
+    /// Whether queries for external names reach the upstreams through kubedns. They do in a pod
+    /// without dnsmasq, and if dnsmasq forwards these queries to kubedns.
     pub fn forwards_by_kubedns(&self) -> bool {
         let nanny = self.nanny.known.as_ref();
         self.dnsmasq.is_none() || nanny.is_some_and(|nanny| nanny.routes.forwards_to_kubedns())
@@ -409,7 +413,8 @@ impl SidecarStatus {
             domains.extend(kubedns.routes.iter().map(|server| server.route.as_str()));
         }
 
-        // kubedns lists a domain once for each of its servers. External names have the domain `.`.
+        // kubedns lists a stub domain once for each server of the domain. `.` stands for the names
+        // outside all stub domains.
         let mut domains: Vec<String> = domains
             .into_iter()
             .filter(|domain| *domain != ".")

@@ -25,8 +25,8 @@ use crate::time::repeat;
 /// The minimum interval between two readings.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Failed readings in this time after the sidecar's start are not counted as errors: dnsmasq may
-/// still be starting.
+/// In this time after the sidecar's start, failed readings before the first successful one are not
+/// counted as errors, because dnsmasq may still be starting.
 const START_TIME: Duration = Duration::from_secs(10);
 
 /// The last known counters of dnsmasq.

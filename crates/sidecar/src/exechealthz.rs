@@ -19,7 +19,7 @@ use crate::options::Options;
 use crate::probe::Probe;
 use crate::spec::{DEFAULT_INTERVAL, ProbeSpec};
 
-/// The path of a command without `--url`. If there is no command, the path of all probes.
+/// The path of a command without `--url`. Without a command, this path reports all probes.
 const DEFAULT_PATH: &str = "/healthz";
 /// The default port of exechealthz.
 const DEFAULT_PORT: u16 = 8080;
@@ -31,8 +31,8 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 pub(crate) struct HealthPlan {
     /// The probes of `--probe`, then the probes that replace commands.
     pub(crate) specs: Vec<ProbeSpec>,
-    /// Each path, with the indices of its probes in `specs`. Empty without commands and without
-    /// `--exechealthz-port`.
+    /// Each path, with the indices of its probes in `specs`. Empty if neither a command nor
+    /// `--exechealthz-port` is given.
     paths: Vec<(String, Vec<usize>)>,
 }
 

@@ -12,8 +12,8 @@
 //! * [`peers`]: the metrics of kubedns, the status of the nanny, and the top clients and names of
 //!   both.
 //! * [`verdict`]: the faults of the pod, and how long they have lasted.
-//! * [`traffic`], [`upstream_history`]: the rates of queries and the latencies of upstreams over
-//!   the last few minutes.
+//! * [`traffic`]: the rates of queries over the last twenty minutes.
+//! * [`upstream_history`]: the latencies of the upstreams of kubedns over the last ten minutes.
 //! * [`status`], [`page`]: the overview for an operator.
 //!
 //! # Health checks without needless restarts

@@ -24,7 +24,7 @@ pub(crate) struct NslookupQuery {
 /// The error for a `--cmd` that is not a list of lookups.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum NslookupCommandError {
-    /// The command has another program or other arguments.
+    /// A part of the command is not of the form `nslookup NAME SERVER`.
     #[error(
         "commands are not run; only \"nslookup NAME SERVER\" is accepted, or several of these joined with \"&&\""
     )]

@@ -23,7 +23,8 @@ Commands for the kubedns in the pod:
 /// The rule for the health checks of dnsmasq and kubedns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum HealthMode {
-    /// The probed server (dnsmasq or kubedns) must respond, but the probed name need not resolve.
+    /// kubedns must respond, and dnsmasq must answer a query that it need not forward. The probed
+    /// name need not be answered.
     #[default]
     #[value(name = "self")]
     SelfOnly,
@@ -128,22 +129,22 @@ pub struct Options {
 }
 
 impl Options {
-    /// The address of dnsmasq; `None` if `--dnsmasq-addr` is empty, for a pod without dnsmasq. A
-    /// number that is not a port becomes port 0, where nothing answers: as in kube-dns, the sidecar
-    /// then counts errors instead of ending.
+    /// The address of dnsmasq; `None` if `--dnsmasq-addr` is empty, for a pod without dnsmasq. If
+    /// `--dnsmasq-port` is not a port number, the port is 0, where nothing answers. As in kube-dns,
+    /// the sidecar then counts errors, but does not exit.
     pub fn dnsmasq(&self) -> Option<ServerAddr> {
         let port = u16::try_from(self.dnsmasq_port).unwrap_or_default();
         (!self.dnsmasq_addr.is_empty()).then(|| ServerAddr::new(&self.dnsmasq_addr, port))
     }
 
-    /// The interval between two readings of dnsmasq's counters. The flag value zero, or a negative
-    /// value, means the shortest possible interval.
+    /// The interval between two readings of dnsmasq's counters. A negative value becomes zero.
+    /// `crate::counters` raises a short interval to its minimum.
     pub fn dnsmasq_poll_interval(&self) -> Duration {
         Duration::from_millis(u64::try_from(self.dnsmasq_poll_interval_ms).unwrap_or_default())
     }
 
-    /// Logs a `--dnsmasq-port` that is not a port, and a `--prometheus-namespace` that the sidecar
-    /// uses in another form.
+    /// Logs a `--dnsmasq-port` that is not a port number, and a `--prometheus-namespace` that is
+    /// not a valid prefix of metric names.
     pub fn log_mistakes(&self) {
         let port = self.dnsmasq_port;
         if !self.dnsmasq_addr.is_empty() && !(1..=i64::from(u16::MAX)).contains(&port) {

@@ -26,7 +26,7 @@ pub(crate) struct Parts {
     /// The command line.
     pub(crate) options: Options,
     pub(crate) started: std::time::Instant,
-    /// The name of the pod: its host name.
+    /// The host name of the pod, usually the name of the pod.
     pub(crate) pod: String,
     /// The node, from the variable `NODE_NAME`; `None` if the variable is unset or empty.
     pub(crate) node: Option<String>,
@@ -124,8 +124,8 @@ fn new_probes(
     Ok(probes)
 }
 
-/// The host name. It is the name of the pod, unless the pod uses the network of its node. Empty if
-/// the host name cannot be read.
+/// The host name. It is the name of the pod, unless the pod is on the host network or its manifest
+/// sets `hostname`. Empty if the host name cannot be read.
 fn read_host_name() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     text.trim().to_owned()

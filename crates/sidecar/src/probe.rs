@@ -87,8 +87,9 @@ impl Probe {
         self.health.lock().clone()
     }
 
-    /// Probes until `stop`. The delay of the first query depends on `index` and `count`, so that
-    /// the probes are spread out. A query begins only after the previous query has ended.
+    /// Probes in rounds until `stop`. The delay of the first round depends on `index` and `count`,
+    /// so that the rounds of different probes are spread out. A round begins only after the
+    /// previous round has ended.
     pub(crate) async fn run(self: Arc<Self>, index: usize, count: usize, stop: CancellationToken) {
         let first = Instant::now() + first_delay(self.spec.interval, index, count);
         let ticks = interval_at(first, self.spec.interval);
@@ -110,8 +111,8 @@ impl Probe {
 
     pub(crate) async fn probe_once(&self) {
         let spec = &self.spec;
-        // Both queries are sent at once, because each query takes its whole timeout if dnsmasq is
-        // silent.
+        // A probe of dnsmasq may send two queries. They are sent at the same time, because each of
+        // them takes its whole timeout if dnsmasq is silent.
         let (asked, own_latency) = tokio::join!(
             query_server(&spec.server, spec.transport, &spec.question, TIMEOUT),
             self.own_answer_latency(),

@@ -71,8 +71,8 @@ fn reply_healthcheck(parts: &Parts, label: &str) -> Option<Response> {
         .find(|probe| probe.spec().label == label)?;
 
     let health = probe.health();
-    // The kubelet restarts the container on 503. So with `--health=self`, a fault of another server
-    // does not matter here.
+    // If a liveness probe gets 503 repeatedly, the kubelet restarts the container. So with
+    // `--health=self`, the health of dnsmasq and kubedns does not depend on other servers.
     let status = if health.last.state.is_healthy() {
         StatusCode::OK
     } else {

@@ -24,7 +24,7 @@ struct Section {
     range: Range<usize>,
 }
 
-/// The place of a page, which decides where its links to sections lead.
+/// The page that shows the Markdown. The targets of links to sections depend on the page.
 #[derive(Clone, Copy)]
 enum Place {
     /// `/runbook`, which has all sections.
@@ -129,8 +129,8 @@ fn anchor(heading: &str) -> String {
         .collect()
 }
 
-/// Converts Markdown to HTML. Headings get their anchors, links lead to sections and to the
-/// repository, and HTML in the text is shown as text.
+/// Converts Markdown to HTML. Headings get anchors. [`link_target`] replaces the targets of links.
+/// HTML in the Markdown is escaped.
 fn to_html(text: &str, place: Place) -> Markup {
     let mut events: Vec<Event<'_>> = Parser::new_ext(text, Options::ENABLE_TABLES)
         .map(|event| match event {

@@ -2,7 +2,7 @@
 //!
 //! The grammar is that of kube-dns. In addition the type may end in `/tcp`, as in `A/tcp`, for a
 //! probe over TCP, or in `/udp`, which is the default. If kube-dns makes the same check, the
-//! error text is that of kube-dns. Comments name the exceptions.
+//! error text is that of kube-dns, unless a comment says `Differs from kube-dns`.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -83,7 +83,7 @@ impl FromStr for ProbeSpec {
             Some(text) => parse_interval(text)?,
             None => DEFAULT_INTERVAL,
         };
-        // As in kube-dns, a probe without a type asks for any record of the name.
+        // As in kube-dns, the default type is ANY.
         let (kind, transport) = match rest.get(1) {
             Some(text) => parse_type(text)?,
             None => (RecordType::ANY, Transport::Udp),

@@ -73,8 +73,8 @@ pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
 }
 
 /// The ranking for a `local` request (see [`daemon::http::local_only`]); `None` for other requests.
-/// A foreign web page in a browser must not read the queries of pods through a port-forward. The
-/// Host header of its requests shows that they are not local.
+/// A foreign web page in a browser must not read the ranking through a port-forward (DNS
+/// rebinding). The Host header of its requests has the name of its site, so they are not local.
 async fn ranking_if(
     local: bool,
     peer: &ReportPeer<RankingDocument>,

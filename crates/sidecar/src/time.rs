@@ -5,9 +5,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-/// The minimum time between two samples of the counters for the plots. The sidecar reads dnsmasq's
-/// counters every few seconds. Two samples without such a reading between them would have the same
-/// counters.
+/// The minimum time between two samples of the counters for the plots. By default, the sidecar
+/// reads dnsmasq's counters every five seconds. So each sample normally has newer counters than the
+/// sample before.
 pub(crate) const PLOT_INTERVAL: Duration = Duration::from_millis(9_500);
 
 /// Milliseconds since 1970.
@@ -43,8 +43,8 @@ impl Now {
         self.clock.saturating_duration_since(earlier)
     }
 
-    /// The time of day at `earlier`, in milliseconds since 1970, according to the present setting
-    /// of the clock.
+    /// The time of day at `earlier`, in milliseconds since 1970: the present time of day minus the
+    /// age of `earlier`.
     pub(crate) fn millis_of(&self, earlier: Instant) -> u64 {
         let age = u64::try_from(self.age(earlier).as_millis()).unwrap_or(u64::MAX);
         millis(self.time_of_day).saturating_sub(age)

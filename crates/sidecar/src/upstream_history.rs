@@ -27,7 +27,8 @@ pub(crate) struct UpstreamHistories {
 #[derive(Debug, Default)]
 struct KnownHistories {
     last_at: Option<Instant>,
-    /// The histories, by the address of the upstream. A report has a limited number of upstreams.
+    /// The histories, by the address of the upstream. Their number is limited, because a
+    /// report has a limited number of upstreams.
     histories: BTreeMap<String, UpstreamHistory>,
 }
 

@@ -53,7 +53,7 @@ fn in_force_in_kubedns(kubedns: &KubednsReport) -> Markup {
             tr { @for head in KUBEDNS_HEADS { th { (head) } } }
             @for (route, servers) in &routes { (row(KUBEDNS_HEADS, [route_words(route), &usable(servers.join(" "))])) }
         }
-        (count_line(kubedns.unresolved, "names of servers without an address: "))
+        (count_line(kubedns.unresolved, "server names without an address: "))
         (count_line(kubedns.forward_loops, "upstreams that forward queries back to kubedns: "))
         (count_line(kubedns.unknown_keys, "unknown keys of the ConfigMap, which are ignored: "))
     }
@@ -146,7 +146,8 @@ fn row<const N: usize>(heads: [&str; N], cells: [&str; N]) -> Markup {
     }
 }
 
-/// Reasons why servers are not used.
+/// The servers that are left out. Further lines say if kubedns and the nanny have different
+/// configurations, and if dnsmasq lacks the newest servers.
 fn unused_servers(nanny: &NannyStatus) -> Markup {
     let routes = &nanny.routes;
     let own_version = nanny.configuration.version.as_ref();

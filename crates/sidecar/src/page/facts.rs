@@ -17,14 +17,14 @@ pub(super) fn kubedns_lines(status: &SidecarStatus) -> Markup {
     let Some(kubedns) = &status.kubedns.known else {
         return unknown_line("metrics", &status.kubedns);
     };
-    // Zero is exported before the first event.
+    // kubedns exports zero if no change has arrived.
     let last_event = kubedns.last_event.filter(|at| *at > 0.0);
 
     html! {
         (sync_line(kubedns))
         (watch_line(kubedns))
         @if let Some(at) = last_event {
-            li { "last event of the API server " (age_of(status.time, at)) " ago" }
+            li { "last change from the API server " (age_of(status.time, at)) " ago" }
         }
         @if kubedns.config_current == Some(false) {
             (fault_line("newest configuration rejected, the previous one is in force"))

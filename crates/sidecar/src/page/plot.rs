@@ -232,7 +232,7 @@ impl PlotAxes {
 fn round_up(value: f64) -> f64 {
     let mut size = 1.0;
 
-    // Larger values do not occur. For NaN, the bound ends the loop.
+    // Values above 1e9 are not expected. For such values and for NaN, this bound ends the loop.
     while size < 1e9 {
         for step in [1.0, 2.0, 5.0] {
             if value <= size * step {

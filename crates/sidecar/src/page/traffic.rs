@@ -71,7 +71,7 @@ pub(super) fn section(status: &SidecarStatus) -> Markup {
     html! {
         section aria-label="traffic" {
             h2 { "Traffic" }
-            @if samples.is_empty() { p { "The first rates follow within twenty seconds." } }
+            @if samples.is_empty() { p { "The first rates appear within twenty seconds after the start of the sidecar." } }
             div.plots {
                 @for plot in plots.iter().filter(|plot| plot.has_values(samples)) {
                     (plot.figure(samples, status.time))
