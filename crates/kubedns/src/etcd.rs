@@ -141,7 +141,8 @@ impl FollowedZone {
     }
 }
 
-/// Makes a zone from its content. Reverse names without a record in etcd are forwarded as usual.
+/// Makes a zone from its content. The zone of reverse names answers only PTR queries for which the
+/// configuration and the cluster have no record. If etcd has none either, the query is forwarded.
 fn make_zone(domain: &Name, contents: &[ZoneRecords]) -> FurtherZone {
     let records = Arc::new(MergedRecords(contents.to_vec()));
     FurtherZone {

@@ -1,8 +1,8 @@
-//! Empties the cache after each edit of the configuration, if dnsmasq behind kubedns forwards to
-//! the configured servers.
+//! Empties the cache of kubedns after each edit of the configuration, if kubedns forwards to
+//! dnsmasq, which forwards to the configured servers (`--topology=direct`).
 //!
-//! kubedns forwards to dnsmasq before and after the edit, so a cached response does not show which
-//! server it came from.
+//! A cached response does not show which of the configured servers it came from, because kubedns
+//! receives all responses from dnsmasq.
 
 use std::sync::Arc;
 use std::time::Duration;

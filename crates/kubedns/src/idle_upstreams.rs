@@ -1,11 +1,12 @@
 //! Probes upstreams that have given no usable answer (NOERROR, NXDOMAIN) for some time, so that
 //! their state is known before clients need them.
 //!
-//! An upstream that gives clients usable answers is not probed. The first probe repeats a query
-//! that the upstream answered before, if there is one. While probes get no usable answer, each
-//! further probe asks another question. A probe queries the server of a stub domain for the SOA
-//! record of the domain. The probes of a server for external names alternate between the NS records
-//! of the root and a name that the operator chooses, because some resolvers refuse the root.
+//! An upstream that gives clients usable answers is not probed. Each upstream has a list of
+//! questions, and its probes ask them in turn until one gets a usable answer. The list begins with
+//! a query that the upstream has answered before, if there is one. The list of a server of a stub
+//! domain contains the SOA record of the domain. The list of a server for external names contains
+//! the NS records of the root, and the A records of a name that the operator chooses, because some
+//! resolvers refuse queries for the root.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -28,7 +28,8 @@ pub use snapshot_writer::SnapshotWriter;
 /// Maximum number of events in one publication.
 const BATCH: usize = 1024;
 /// A batch is complete when the other tasks of the thread have run this number of times without a
-/// further event. One of these tasks reads from the connection, another decodes.
+/// further event. An event passes through two of these tasks: one reads from the connection, the
+/// other decodes.
 const IDLE_ROUNDS: u32 = 2;
 /// Longest time for which a batch waits for further events.
 const GATHERING: Duration = Duration::from_millis(20);
@@ -37,8 +38,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// Pause between two counts of all objects, in multiples of the duration of a count. In a large
 /// cluster objects change constantly, and a count visits millions of entries.
 const COUNTING_SHARE: u32 = 1000;
-/// The time for which readiness waits for the configuration after the first lists. An unreadable
-/// ConfigMap must not make cluster names unavailable.
+/// The time for which readiness waits for the configuration once nothing else is missing. An
+/// unreadable ConfigMap must not make cluster names unavailable.
 const CONFIG_TIMEOUT: Duration = Duration::from_secs(10);
 /// The log line that is written when readiness no longer waits for the configuration.
 pub const READY_WITHOUT_CONFIG: &str =
@@ -71,8 +72,8 @@ pub struct IndexTask {
     pub snapshot_writer: Option<SnapshotWriter>,
     /// The read of the snapshot file; `None` without `--snapshot-dir`, and once the read has ended.
     pub snapshot_read: Option<SnapshotRead>,
-    /// Whether the index has received objects. If so, a snapshot file is ignored, because it is
-    /// older.
+    /// Whether the index has received events about kinds of objects that the snapshot file
+    /// contains. If so, the file is ignored, because its objects are older.
     pub has_objects: bool,
     /// `--initial-sync-timeout`.
     pub timeout: Duration,
@@ -161,9 +162,9 @@ impl IndexTask {
 
         match content {
             Ok(None) => tracing::info!(%directory, "no snapshot file yet"),
-            // The listed objects are newer than the file, and must not mix with its objects.
+            // The objects from the API server are newer, and must not mix with those of the file.
             Ok(Some(_)) if self.has_objects => {
-                tracing::info!(%directory, "snapshot file ignored, the first lists came before it was read");
+                tracing::info!(%directory, "snapshot file ignored, because objects from the API server arrived before it was read");
             }
             Ok(Some(saved)) => {
                 tracing::warn!(
@@ -184,9 +185,10 @@ impl IndexTask {
         }
     }
 
-    /// Adds the events that have already reached this process. The tasks that read them run on this
-    /// thread, and only while this task yields. Objects that change together are then published
-    /// together: a large Service is rebuilt once.
+    /// Adds the events that have already reached this process to `batch`, so that objects that
+    /// change together are published together. For example, the records of a Service with many
+    /// EndpointSlices are then made once. This task yields, because the tasks that read the events
+    /// run on the same thread.
     async fn gather_events(&mut self, batch: &mut Vec<ReceivedEvent<Event>>) {
         let begun = Instant::now();
         let mut idle_rounds = 0;
@@ -284,9 +286,9 @@ impl IndexTask {
         time.filter(|_| time != known)
     }
 
-    /// Publishes the settings of the newest configuration. If the configuration is known, readiness
-    /// no longer waits for it. Must be called once before the first query; [`run`](Self::run)
-    /// repeats the call after each change.
+    /// Publishes the settings in force, unless they are already published. If the configuration is
+    /// known, readiness no longer waits for it. Must be called once before the first query;
+    /// [`run`](Self::run) repeats the call after each change.
     pub fn put_in_force(&mut self) {
         let in_force = Arc::clone(&self.in_force.borrow_and_update());
         let applied = self.applied.replace(Arc::clone(&in_force));
@@ -343,7 +345,7 @@ impl IndexTask {
 
     fn report_overdue(&self, waited: Duration) {
         self.metrics.sync_overdue.set(1);
-        // Old records are better than none, so a pod that has them is ready from now on.
+        // Old records are better than none. With them, readiness no longer waits for the lists.
         let serving = if self.status.progress() == SyncProgress::Waiting {
             "cluster names are refused, other names are answered"
         } else {
@@ -365,7 +367,7 @@ impl IndexTask {
     fn report_sole_server(&self, waited: Duration) {
         tracing::warn!(
             ?waited,
-            "no other server answers at the DNS Service; this server is ready with the records of an earlier run"
+            "no other server answers at the DNS Service, so readiness no longer waits for the first lists; the records of an earlier run are served"
         );
         self.status.set_progress(SyncProgress::StaleOverdue);
     }

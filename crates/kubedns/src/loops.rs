@@ -1,12 +1,13 @@
-//! Detects upstreams that forward queries back to this server. Such queries are not sent to these
-//! upstreams until the loop ends.
+//! Detects forwarding loops: upstreams that forward queries back to this server.
 //!
-//! [`Forwarder::find_loops`] detects a loop. The task [`LoopFinder`] probes the upstreams when the
-//! configuration changes, and periodically, because a loop may begin or end at any time. For
-//! example, if the upstream is a Service that selects this pod, the loop begins when the pod is
-//! ready. Queries do not wait for probes, so an upstream is used until a loop is found. After that,
-//! kubedns does not use the route (see [`InForce::zone`]). If the route is for missing names of a
-//! zone (`--fallthrough`), kubedns forwards no missing names of any zone while the loop lasts.
+//! A route ([`ForwardingRoute`]) is an upstream and the domain of the queries that it gets.
+//! [`Forwarder::find_loops`] detects the routes with a loop. The task [`LoopFinder`] probes all
+//! routes when the configuration changes, and periodically, because a loop may begin or end at any
+//! time. For example, if the upstream is a Service that selects this pod, the loop begins when the
+//! pod is ready. Queries do not wait for probes, so a route is used until a loop is found. After
+//! that, kubedns does not use the route until the loop ends (see [`InForce::zone`]). If the route
+//! is for missing names of a zone (`--fallthrough`), kubedns forwards no missing names of any zone
+//! while the loop lasts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

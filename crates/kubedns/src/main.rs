@@ -11,8 +11,9 @@ fn main() -> ExitCode {
         Some(word) if word == "check" => return check::command(words).print(),
         _ => {}
     }
-    // `--restart-after-crash` runs kubedns in a child process. This call is the first step of the
-    // child.
+    // The child process of `--restart-after-crash` begins with a special command line. With this
+    // command line, the call executes kubedns, and returns only if that fails. With any other
+    // command line, it returns `None`.
     if let Some(failed) = daemon::exec::requested(&std::env::args_os().collect::<Vec<_>>()) {
         return failed;
     }

@@ -113,8 +113,8 @@ impl Metrics {
         }))
     }
 
-    /// Observes a publication. `since_arrival` is the age of its oldest event; `causes` are the
-    /// times of the changes that led to the events.
+    /// Observes a publication. `since_arrival` is the time since its oldest event arrived; `causes`
+    /// are the times of the pod and Service changes that caused its events.
     pub fn observe_publication(&self, since_arrival: Duration, causes: &[SystemTime]) {
         self.publication.observe(since_arrival.as_secs_f64());
 

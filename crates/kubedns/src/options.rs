@@ -1,4 +1,4 @@
-//! Command line and environment: the flags and variables of kube-dns, and new flags.
+//! Command line and environment: the flags and variables of the original kube-dns, and new flags.
 
 mod client_rate;
 mod clusterset;
@@ -61,7 +61,8 @@ Commands:
   kube-dns tap                          follow queries and their answers live
   kube-dns top                          rank the busiest clients and the most queried names";
 
-/// Command line of kubedns. The flags of kube-dns have its help texts, except `--profiling`.
+/// Command line of kubedns. Flags of the original kube-dns have their original help texts, except
+/// `--profiling`.
 #[derive(Clone, Debug, clap::Parser)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[command(after_help = COMMANDS)]
@@ -158,9 +159,10 @@ pub struct Options {
     /// label selector of the Services to serve
     #[arg(long, value_name = "string", default_value = "")]
     pub selector: Selector,
-    /// names of pods: insecure (any address in the name, as in kube-dns), disabled (no such names),
-    /// verified (only addresses of pods in the namespace; watches pods) or node (as insecure;
-    /// watches the pods of this node, so that --autopath and top recognize clients)
+    /// names of pods: insecure (resolve to the address in the name, as in kube-dns), disabled (do
+    /// not exist), verified (as insecure, but only for addresses of pods in the namespace; watches
+    /// pods) or node (as insecure; watches the pods of this node, so that --autopath and the
+    /// command top recognize clients)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub pods: PodMode,
     /// topology zone to prefer in answers for headless Services: if at least three addresses are in
@@ -196,11 +198,12 @@ pub struct Options {
     /// for all names
     #[arg(long, value_name = "string", default_value = "")]
     pub fallthrough: Zones,
-    /// TTL of the answers of the cluster zone, from 0s to 1h; 30s unless given
+    /// TTL of the answers for cluster names, and for hosts and aliases of the configuration, from
+    /// 0s to 1h; 30s unless given
     #[arg(long, value_name = "string", default_value = "")]
     pub ttl: ZoneTtl,
-    /// TTL of the negative answers of the cluster zone, from 0s to 1h; unless given, the value of
-    /// --ttl, or 1m without --ttl
+    /// TTL of the negative answers for cluster names, and for hosts, aliases and rules of the
+    /// configuration, from 0s to 1h; unless given, the value of --ttl, or 1m without --ttl
     #[arg(long, value_name = "string", default_value = "")]
     pub negative_ttl: ZoneTtl,
     /// domain below which names are completed with a search list: a pod in namespace NS whose only
@@ -261,7 +264,8 @@ pub struct Options {
     /// separated by commas; BASE64 is the SHA-256 of a public key of the server NAME
     #[arg(long, value_name = "string", default_value = "")]
     pub upstream_tls_pin: Pins,
-    /// time without a usable answer after which a server is probed; 0 for never
+    /// time without a usable answer (NOERROR, NXDOMAIN) after which an upstream server is probed; 0
+    /// for never
     #[arg(long, value_name = "duration", default_value = "5s")]
     pub upstream_probe_period: GoPeriod,
     /// external name for probes of upstream servers: the probes query this name and the NS records
@@ -416,7 +420,7 @@ impl Options {
             ("external-zone", if has_external { "any" } else { "" }),
         ];
 
-        // Defaults are left out, so that a file stays valid when a version adds a flag.
+        // Defaults are left out. So a file stays valid when a new version of kubedns adds a flag.
         let mut identity = self.domain.first.to_string();
         for (flag, choice) in choices {
             if !choice.is_empty() {

@@ -26,8 +26,7 @@ pub(crate) const DNS_SERVICE: (&str, &str) = ("kube-system", "kube-dns");
 const ANSWERED_BY: &str = "kubedns_node_answered_by";
 const HELP_ANSWERED_BY: &str = "1 for the DNS pods that answer the clients of this node, else 0. The label pods has the value own (DNS pods of this node), others (DNS pods of other nodes) or any (DNS pods of all nodes).";
 const ELSEWHERE: &str = "kubedns_node_elsewhere_ratio";
-const HELP_ELSEWHERE: &str =
-    "Share of the queries in the last few minutes that did not come from pods of this node.";
+const HELP_ELSEWHERE: &str = "Share of the queries in the last two to four minutes that did not come from pods of this node.";
 
 /// The node of this pod.
 #[derive(Debug, Clone)]
@@ -56,9 +55,9 @@ impl OwnNode {
         servers_of(&self.name, &endpoints)
     }
 
-    /// The share of the queries in the last few minutes that did not come from pods of the node;
-    /// `None` without queries, and until the pods of the node are known.
-    #[allow(clippy::cast_precision_loss, reason = "a share for people to read")]
+    /// The share of the queries in the last two to four minutes that did not come from pods of the
+    /// node; `None` without queries, and until the pods of the node are known.
+    #[allow(clippy::cast_precision_loss, reason = "the share is an estimate")]
     pub(crate) fn elsewhere(&self) -> Option<f64> {
         let view = self.published.get();
         // This pod is on the node. So if `pods` is empty, the pods of the node are not known yet.

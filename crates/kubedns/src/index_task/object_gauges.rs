@@ -1,5 +1,5 @@
-//! Gauges of objects, addresses and records. Counting them visits all of them, so they
-//! are counted only from time to time.
+//! Gauges of objects, addresses and records. A count visits all objects and records, so the index
+//! task counts only from time to time.
 
 use daemon::metrics::gauge_value;
 

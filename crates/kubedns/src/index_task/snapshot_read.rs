@@ -27,8 +27,8 @@ pub struct SnapshotRead {
 }
 
 impl SnapshotRead {
-    /// Starts to read the file in `directory`. `domain` identifies the settings with which the
-    /// file must have been written: the cluster domain and some flags.
+    /// Starts to read the file in `directory`. `domain` is the cluster domain, followed by the
+    /// flags that change the content of the file. A file with another `domain` is rejected.
     ///
     /// # Errors
     ///
@@ -100,8 +100,7 @@ pub(super) async fn content_within(
 mod tests {
     use super::*;
 
-    /// The sockets are already bound during `content_within`, so clients get no response until it
-    /// returns.
+    /// Queries that arrive during `content_within` are not answered before it returns.
     #[tokio::test(start_paused = true)]
     async fn start_without_read_does_not_wait() {
         let begun = Instant::now();

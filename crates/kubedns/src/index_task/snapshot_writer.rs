@@ -1,4 +1,4 @@
-//! Writes the snapshot file some time after a change, and at shutdown. Only one write runs at a
+//! Writes the snapshot file ten seconds after a change, and at shutdown. Only one write runs at a
 //! time.
 
 use std::path::PathBuf;

@@ -117,14 +117,16 @@ pub enum EtcdError {
         zone: Domain,
     },
     /// Another flag already uses the names of the zone.
-    #[error("--etcd-zone {zone} is taken by {taken}: use a domain outside of that zone")]
+    #[error("--etcd-zone {zone} is taken by {flag}={domain}: use a domain outside of {domain}")]
     Taken {
         /// The zone.
         zone: Domain,
-        /// The other flag, with its value.
-        taken: String,
+        /// The other flag.
+        flag: &'static str,
+        /// The domain of the other flag.
+        domain: Domain,
     },
-    /// A zone of reverse names. The reverse names of each etcd are served without a flag.
+    /// A zone of reverse names. The reverse names of each etcd are served without such a zone.
     #[error(
         "--etcd-zone {zone}: no reverse zone is accepted, because reverse names are looked up below PATH/arpa for every zone of etcd"
     )]
@@ -204,22 +206,23 @@ impl Options {
         }
 
         match self.taken_by_other(zone) {
-            Some(taken) => Err(EtcdError::Taken {
+            Some((flag, domain)) => Err(EtcdError::Taken {
                 zone: zone.clone(),
-                taken,
+                flag,
+                domain: domain.clone(),
             }),
             None => Ok(()),
         }
     }
 
-    /// The other flag that already uses the names of `zone`, with its value.
-    fn taken_by_other(&self, zone: &Domain) -> Option<String> {
+    /// The other flag that already uses the names of `zone`, and the domain of that flag.
+    fn taken_by_other(&self, zone: &Domain) -> Option<(&'static str, &Domain)> {
         for (flag, domains) in [
             ("--external-zone", &self.external_zone),
             ("--clusterset-domain", &self.clusterset_domain),
         ] {
-            if domains.0.contains(zone) {
-                return Some(format!("{flag}={zone}"));
+            if let Some(domain) = domains.0.iter().find(|domain| *domain == zone) {
+                return Some((flag, domain));
             }
         }
 
@@ -227,7 +230,7 @@ impl Options {
         let name = zone.name();
         let mut suffixes = self.search_suffix.0.iter();
         let suffix = suffixes.find(|suffix| name.is_within(&suffix.name()))?;
-        Some(format!("--search-suffix={suffix}"))
+        Some(("--search-suffix", suffix))
     }
 }
 
@@ -394,19 +397,19 @@ mod tests {
             ),
             (
                 "--etcd-zone=Lb.example=http://e:1 --external-zone=lb.example",
-                "--etcd-zone lb.example. is taken by --external-zone=lb.example.: use a domain outside of that zone",
+                "--etcd-zone lb.example. is taken by --external-zone=lb.example.: use a domain outside of lb.example.",
             ),
             (
                 "--etcd-zone=clusterset.local=http://e:1 --clusterset-domain=clusterset.local",
-                "--etcd-zone clusterset.local. is taken by --clusterset-domain=clusterset.local.: use a domain outside of that zone",
+                "--etcd-zone clusterset.local. is taken by --clusterset-domain=clusterset.local.: use a domain outside of clusterset.local.",
             ),
             (
                 "--etcd-zone=search.local=http://e:1 --search-suffix=search.local",
-                "--etcd-zone search.local. is taken by --search-suffix=search.local.: use a domain outside of that zone",
+                "--etcd-zone search.local. is taken by --search-suffix=search.local.: use a domain outside of search.local.",
             ),
             (
                 "--etcd-zone=a.search.local=http://e:1 --search-suffix=search.local",
-                "--etcd-zone a.search.local. is taken by --search-suffix=search.local.: use a domain outside of that zone",
+                "--etcd-zone a.search.local. is taken by --search-suffix=search.local.: use a domain outside of search.local.",
             ),
             (
                 &many,

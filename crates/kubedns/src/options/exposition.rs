@@ -5,8 +5,8 @@ use daemon::metrics::NamePrefix;
 /// Port and path of the metrics, and the prefix of the DNS server's metrics, from the
 /// `PROMETHEUS_*` variables.
 ///
-/// As in kube-dns, an invalid value does not end the process. If a Service is called prometheus,
-/// the kubelet sets `PROMETHEUS_PORT` to a URL.
+/// As in kube-dns, an invalid value does not end the process. If a Service in the pod's namespace
+/// is called prometheus, the kubelet sets `PROMETHEUS_PORT` to a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exposition {
     /// `PROMETHEUS_PORT`.

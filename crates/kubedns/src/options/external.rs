@@ -17,12 +17,14 @@ pub enum ExternalZoneError {
     #[error(transparent)]
     Several(#[from] SeveralDomains),
     /// Another flag already uses the names of the zone.
-    #[error("--external-zone {zone} is taken by {taken}: use a domain outside of that zone")]
+    #[error("--external-zone {zone} is taken by {flag}={domain}: use a domain outside of {domain}")]
     Taken {
         /// The zone.
         zone: Domain,
-        /// The other flag, with its value.
-        taken: String,
+        /// The other flag.
+        flag: &'static str,
+        /// The domain of the other flag.
+        domain: Domain,
     },
 }
 
@@ -53,7 +55,8 @@ impl Options {
             if name.is_within(&domain.name()) {
                 return Err(ExternalZoneError::Taken {
                     zone: zone.clone(),
-                    taken: format!("{flag}={domain}"),
+                    flag,
+                    domain: domain.clone(),
                 });
             }
         }
@@ -96,14 +99,14 @@ mod tests {
             let name = Name::parse(good).unwrap();
             assert_eq!(zone(&["--external-zone", good]), Ok(Some(name)), "{good}");
         }
-        for (other, name, by) in [
-            ("--v=2", "cluster.local", "--domain=cluster.local."),
-            ("--domain=a.x,b.x", "lb.b.x", "--domain=b.x."),
-            ("--search-suffix=s.x", "lb.s.x", "--search-suffix=s.x."),
+        for (other, name, flag, domain) in [
+            ("--v=2", "cluster.local", "--domain", "cluster.local."),
+            ("--domain=a.x,b.x", "lb.b.x", "--domain", "b.x."),
+            ("--search-suffix=s.x", "lb.s.x", "--search-suffix", "s.x."),
         ] {
             let error = zone(&[other, "--external-zone", name]).unwrap_err();
-            let taken = format!("--external-zone {name}. is taken by {by}");
-            assert_eq!(error, format!("{taken}: use a domain outside of that zone"));
+            let taken = format!("--external-zone {name}. is taken by {flag}={domain}");
+            assert_eq!(error, format!("{taken}: use a domain outside of {domain}"));
         }
         let error = zone(&["--external-zone=a,b"]).unwrap_err();
         assert_eq!(error, "--external-zone takes one domain, not 2");

@@ -196,7 +196,8 @@ mod tests {
         }
     }
 
-    /// `hosts`, `aliases` and rules have these TTLs without a cluster, too.
+    /// Even without a cluster, `hosts` and `aliases` of the configuration have the TTL of `--ttl`.
+    /// Negative answers for them, and those of `rules`, have the TTL of `--negative-ttl`.
     #[test]
     fn ttls_apply_to_etcd_alone() {
         let options = parse_line("--etcd-zone=b.example=http://e:1 --ttl=5s --negative-ttl=7s");

@@ -111,15 +111,13 @@ pub enum SearchError {
     /// More than one suffix.
     #[error(transparent)]
     Several(#[from] SeveralDomains),
-    /// The suffix overlaps cluster names.
-    #[error(
-        "--search-suffix {suffix} is taken by names of the cluster: use a domain that does not overlap {taken}"
-    )]
+    /// The suffix contains a cluster domain, or is in a domain of cluster names.
+    #[error("--search-suffix {suffix} is taken by names of the cluster: use a domain {allowed}")]
     Taken {
         /// The suffix.
         suffix: Domain,
-        /// The overlapped domain.
-        taken: String,
+        /// The domains that are allowed instead.
+        allowed: String,
     },
     /// A search domain is within the suffix.
     #[error(
@@ -225,24 +223,26 @@ impl Options {
 
     fn check_suffix(&self, suffix: &Domain) -> Result<(), SearchError> {
         let name = suffix.name();
-        let mut taken = None;
+        let mut allowed = None;
         for domain in self.domain.all() {
             // The search list is applied to names below the suffix, and must not be applied to
             // cluster names.
             if domain.name().is_within(&name) {
-                taken = Some(domain.to_string());
+                allowed = Some(format!(
+                    "that does not contain {domain}, such as search.{domain}"
+                ));
                 break;
             }
             if let Some(reserved) = reserved_domain_above(&name, domain) {
-                taken = Some(reserved.to_string());
+                allowed = Some(format!("outside of {reserved}"));
                 break;
             }
         }
 
-        match taken {
-            Some(taken) => Err(SearchError::Taken {
+        match allowed {
+            Some(allowed) => Err(SearchError::Taken {
                 suffix: suffix.clone(),
-                taken,
+                allowed,
             }),
             None => Ok(()),
         }

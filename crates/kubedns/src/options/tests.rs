@@ -353,11 +353,12 @@ fn search_suffix_must_not_overlap() {
         }))
     };
     let suffix = "--search-suffix=search.cluster.local";
-    let taken = |suffix: &str, taken: &str| {
+    let taken = |suffix: &str, allowed: &str| {
         Err(format!(
-            "--search-suffix {suffix} is taken by names of the cluster: use a domain that does not overlap {taken}"
+            "--search-suffix {suffix} is taken by names of the cluster: use a domain {allowed}"
         ))
     };
+    let outside_cluster = "that does not contain cluster.local., such as search.cluster.local.";
     for (words, expected) in [
         (&[][..], Ok(None)),
         (&["--search-suffix=", "--search-domains="], Ok(None)),
@@ -372,10 +373,10 @@ fn search_suffix_must_not_overlap() {
             Err("--search-domains needs --search-suffix or --autopath: without these flags, no search list is used".to_owned()),
         ),
         (&["--search-suffix=a.test,b.test"], Err("--search-suffix takes one domain, not 2".to_owned())),
-        (&["--search-suffix=cluster.local"], taken("cluster.local.", "cluster.local.")),
-        (&["--search-suffix=local"], taken("local.", "cluster.local.")),
-        (&["--search-suffix=search.svc.cluster.local"], taken("search.svc.cluster.local.", "svc.cluster.local.")),
-        (&["--search-suffix=pod.cluster.local"], taken("pod.cluster.local.", "pod.cluster.local.")),
+        (&["--search-suffix=cluster.local"], taken("cluster.local.", outside_cluster)),
+        (&["--search-suffix=local"], taken("local.", outside_cluster)),
+        (&["--search-suffix=search.svc.cluster.local"], taken("search.svc.cluster.local.", "outside of svc.cluster.local.")),
+        (&["--search-suffix=pod.cluster.local"], taken("pod.cluster.local.", "outside of pod.cluster.local.")),
         (
             &[suffix, "--search-domains=apps.search.cluster.local"],
             Err("--search-domains: apps.search.cluster.local. has no effect, because it is within --search-suffix: names there are never looked up unchanged".to_owned()),

@@ -46,7 +46,7 @@ impl<B: Backend> BoundDns<B> {
         exposition: &Exposition,
         registry: &daemon::metrics::Metrics,
     ) -> anyhow::Result<Self> {
-        // Without transfers, the serial is the time at which the current hour began.
+        // Without transfers, the SOA serial is the time at which the current hour began.
         let zone = Zone {
             serials: transfers.as_ref().map(|transfers| transfers.serials()),
             ..zone
@@ -156,7 +156,9 @@ async fn dns_address(options: &Options) -> anyhow::Result<SocketAddr> {
     let host = options.dns_bind_address.as_str();
     let ip = daemon::net::listen_addr(host).await;
     let ip = ip.with_context(|| {
-        format!("--dns-bind-address {host:?} is neither an IP address nor a known name")
+        format!(
+            "--dns-bind-address {host:?} is neither an IP address nor a name that resolves to one"
+        )
     })?;
     Ok(SocketAddr::new(ip, options.dns_port))
 }
@@ -210,7 +212,7 @@ fn start_transfers<B: Backend>(
 
 /// A nested registry, which is a collector of another registry. The collector describes no metrics,
 /// because the nested registry has already checked the names of its metrics. The outer registry
-/// accepts only one collector without descriptions.
+/// accepts only one collector without descriptions, so it can have only one nested registry.
 struct NestedRegistry(prometheus::Registry);
 
 impl Collector for NestedRegistry {

@@ -34,8 +34,8 @@ use crate::sole_server::SoleServerFinder;
 use crate::status::Status;
 use crate::tap::owners::ClientOwners;
 
-/// The longest wait for the snapshot file at the start. During the wait the sockets are bound, but
-/// clients get no response. A file with ten thousand Services is read in a tenth of a second.
+/// The longest wait for the snapshot file before kubedns answers queries. During this wait, queries
+/// wait in the bound sockets. A file with ten thousand Services is read in a tenth of a second.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The pages of the status port.
 const PAGES: &str = "/readiness, /cache, /explain, /tap and /top";

@@ -81,7 +81,7 @@ impl<B: Backend> BoundServer<B> {
     ) -> anyhow::Result<Self> {
         count_restarts(&registry)?;
         let transfers = dns_server::transfers(inputs.transfer_to, &registry)?;
-        // The sockets exist before the first records, so that every client gets a response.
+        // The sockets are bound first, so that queries during the start wait in them.
         let dns = BoundDns::bind(
             &options,
             inputs.zone,
@@ -229,7 +229,7 @@ fn follow_etcd(
     Ok(())
 }
 
-/// Starts the query log, and dnstap if it has a reader.
+/// Starts the query log, and with `--dnstap` also the output to the dnstap reader.
 fn follow_queries(
     tasks: &mut Tasks,
     queries: &QueryViews,

@@ -208,8 +208,8 @@ impl FeedTasks<'_> {
         self.tasks.lasting(name, self.thread.run(feed));
     }
 
-    /// Starts the feed of a kind with many objects. When many pods start at the same time, the
-    /// first list of the feed waits for the turn of this pod.
+    /// Starts the feed of a kind with many objects. With `--daemonset`, if several pods of the
+    /// DaemonSet are not ready, the first list of the feed waits for a random time.
     fn start_in_turn<F>(&mut self, name: &'static str, run: impl FnOnce(CancellationToken) -> F)
     where
         F: Future<Output = ()> + Send + 'static,

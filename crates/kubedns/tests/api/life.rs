@@ -559,8 +559,7 @@ async fn flag_mistake_exits_with_255() {
     let no_file = "cannot use the kubeconfig /nonexistent/kubeconfig: No such file";
     let two_sources = "cannot use both --config-map and --config-dir";
     let taken_port = "cannot serve DNS: cannot listen on 127.0.0.1:";
-    let no_address =
-        "--dns-bind-address \"no.such.invalid\" is neither an IP address nor a known name";
+    let no_address = "--dns-bind-address \"no.such.invalid\" is neither an IP address nor a name that resolves to one";
     let no_pod = "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must both be set";
     for (flags, expected) in [
         (&["--kubecfg-file=/nonexistent/kubeconfig"][..], no_file),
