@@ -62,7 +62,7 @@ impl Status {
         &self.published
     }
 
-    /// The limit of half a CPU core, which all pages share.
+    /// The limit of half a CPU core, which `/cache` and `/explain` share.
     pub fn share(&self) -> &Arc<HalfCore> {
         self.readers.share()
     }
@@ -133,7 +133,7 @@ impl Status {
     }
 
     fn respond_cache(&self) -> Response {
-        // The client reads one version of the records, however long it takes to read.
+        // The page shows the records of this moment, even if the client reads it slowly.
         let snapshot = self.published.get();
         self.readers
             .respond(move |out| pages::write_json(&Cache(&snapshot), out))

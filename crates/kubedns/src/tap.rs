@@ -119,16 +119,17 @@ fn open_tap(tap: &Arc<QueryTap>, request: &querylog::TapRequest) -> Result<TapLi
     watch.map(TapLines).map_err(|error| error.to_string())
 }
 
-/// Returns a function that opens the query log. If kubedns is behind dnsmasq, the function usually
-/// fails, because the nanny writes the log. But with `-v=6`, kubedns also logs each query that it
-/// receives from dnsmasq.
+/// Returns a function that opens the query log. Below `-v=6`, the function fails if kubedns is
+/// behind dnsmasq, because the nanny then writes the log. From `-v=6` on, kubedns logs each query
+/// that it receives, even behind dnsmasq.
 fn query_log_opener(
     tap: &Arc<QueryTap>,
     topology: DnsmasqTopology,
     queries: LoggedQueries,
 ) -> impl Fn(&QueryLog) -> Result<TapLines, LogOpenError> + use<> {
     let tap = Arc::clone(tap);
-    // The nanny's log has the clients of dnsmasq, and the answers from the cache of dnsmasq.
+    // Behind dnsmasq, kubedns knows neither the clients nor the queries that dnsmasq answers from
+    // its cache. The nanny's log has both.
     let is_ours = queries == LoggedQueries::All || !topology.is_behind_dnsmasq();
     move |log| {
         if !is_ours {

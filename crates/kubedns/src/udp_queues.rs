@@ -3,7 +3,7 @@
 //!
 //! The kernel drops datagrams when a receive buffer is full. The client then times out, usually
 //! after five seconds, and retries. The counters of the DNS server do not include dropped
-//! datagrams, so each scrape reads `/proc/net/udp`.
+//! datagrams, so each scrape reads `/proc/net/udp` or `/proc/net/udp6`.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -26,7 +26,7 @@ const QUEUED: MetricText = MetricText {
 };
 const BUFFER: MetricText = MetricText {
     name: "kubedns_udp_receive_buffer_bytes",
-    help: "Size of one receive buffer of the DNS port, as the kernel counts it.",
+    help: "Size of one receive buffer of the DNS port, including the kernel's overhead.",
 };
 
 /// Name and help of a metric.

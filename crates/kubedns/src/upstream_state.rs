@@ -20,15 +20,15 @@ const LABELS: [&str; 2] = ["route", "upstream"];
 const SERVERS: &str = "kubedns_forward_route_servers";
 const HELP_SERVERS: &str = "Number of servers of this route that have an address and do not forward queries back to kubedns; if 0, names of this route are answered with SERVFAIL.";
 
-/// The route of all names outside stub domains.
+/// The route of external names outside stub domains.
 const EXTERNAL_NAMES: &str = ".";
 
 /// Maximum number of exported series of each metric. The configuration may have any number of stub
 /// domains and servers.
 const MAX_SERIES: usize = 256;
 
-/// Exports the state of the upstreams in use. The route is a stub domain, or `.` for external
-/// names.
+/// Exports the state of the upstreams in use. The label `route` is a stub domain, or `.` for
+/// external names outside stub domains.
 #[derive(Debug)]
 pub(crate) struct UpstreamState<B> {
     forwarder: Arc<Forwarder>,
@@ -101,7 +101,7 @@ fn domain_text(domain: &Name) -> String {
     domain.to_string().trim_end_matches('.').to_owned()
 }
 
-/// Each upstream with its route, beginning with the upstreams for external names.
+/// Each upstream with its route, beginning with the route [`EXTERNAL_NAMES`].
 fn routes(zone: &Zone) -> Vec<(String, &Upstream)> {
     let mut routes = Vec::new();
     for upstream in zone.upstreams.iter() {

@@ -24,7 +24,7 @@ pub struct ZonesTask {
 
 /// Unexpected end of the zones task.
 #[derive(Debug, thiserror::Error)]
-#[error("the tasks that follow the zones of etcd have ended")]
+#[error("the tasks that watch the zones in etcd have ended unexpectedly")]
 pub struct FeedsEnded;
 
 impl ZonesTask {
@@ -32,7 +32,7 @@ impl ZonesTask {
     ///
     /// # Errors
     ///
-    /// [`FeedsEnded`] when the tasks that follow the zones of etcd have ended before `stop`.
+    /// [`FeedsEnded`] when the tasks that watch the zones in etcd have ended before `stop`.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), FeedsEnded> {
         loop {
             tokio::select! {

@@ -87,7 +87,7 @@ fn records_in(zone: Zone) -> Arc<Published> {
     published
 }
 
-/// Returns the response to a query, as the transports send it.
+/// Returns the response to a query over UDP, in wire format.
 fn ask<'b>(
     published: &Published,
     identity: &Identity,
@@ -292,7 +292,7 @@ fn cached_external_names_need_no_allocation() {
     assert_eq!(upstream.count(), 1);
 }
 
-/// Only queries that walk the search list may allocate.
+/// kubedns may allocate memory only for a query for which it walks the search list of the client.
 #[test]
 fn known_clients_need_no_allocation() {
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -1,10 +1,11 @@
-//! The records in the JSON format of `/cache`. Nodes, entries and fields have the same names and
-//! the same order as in kube-dns.
+//! The page `/cache` in JSON: a tree of nodes, each with its child nodes and its entries. Nodes,
+//! entries and fields have the same names and the same order as in kube-dns.
 //!
-//! The serializer writes directly from the records, in windows of a few hundred names, because a
-//! client that reads slowly must not cost memory for each Service. Further zones (etcd, external,
-//! cluster set) and names of the ConfigMap are under additional keys of the page: `Zones`, `Hosts`
-//! and `Aliases`. A key without content is omitted.
+//! The serializer writes directly from the records. It sorts at most a few hundred Services at a
+//! time, because a sorted list of all Services would stay in memory while a client reads slowly.
+//!
+//! Further zones (etcd, external, cluster set) and names of the ConfigMap are under additional keys
+//! of the page: `Zones`, `Hosts` and `Aliases`. A key without content is omitted.
 
 mod beside;
 mod in_order;
@@ -20,9 +21,9 @@ use cluster::records::{PortRecords, ServiceNode};
 use cluster::snapshot::Snapshot;
 use in_order::in_order;
 
-/// The page of a snapshot: the tree from the DNS root down to the cluster zone, further zones, and
-/// names of the ConfigMap. The page leaves out the reverse names, pod names and zonal names of the
-/// cluster.
+/// The page of a snapshot: the tree of the cluster zone, further zones, and names of the ConfigMap.
+/// The tree begins at the DNS root and contains the Services. It leaves out, for example, reverse
+/// names, pod names and zonal names.
 #[derive(Debug)]
 pub struct Cache<'a>(
     /// The snapshot to show.
@@ -531,7 +532,7 @@ mod tests {
             }},
         });
         assert_eq!(zones, Some(expected));
-        assert_eq!(found, tree, "the tree of the cluster zone is the same");
+        assert_eq!(found, tree, "further zones must not change the tree");
     }
 
     #[test]

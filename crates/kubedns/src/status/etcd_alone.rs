@@ -71,7 +71,7 @@ impl EtcdAloneStatus {
     }
 
     fn respond_cache(&self) -> Response {
-        // The client reads one version of the records, however long it takes to read.
+        // The page shows the records of this moment, even if the client reads it slowly.
         let snapshot = self.backend.get();
         self.readers.respond(move |out| {
             let page = OtherRecords::new(&snapshot.zone, &snapshot.zones);

@@ -45,7 +45,7 @@ pub(super) fn respond_readiness(unready_reason: Option<&str>) -> Response {
 pub(super) struct CacheReaders {
     /// One permit for each reader.
     readers: Arc<Semaphore>,
-    /// Limits the work for all pages together to half of a CPU core.
+    /// Limits the work for `/cache` and `/explain` together to half of a CPU core.
     share: Arc<HalfCore>,
 }
 
@@ -58,7 +58,7 @@ impl CacheReaders {
         }
     }
 
-    /// The limit of half a CPU core, which all pages share.
+    /// The limit of half a CPU core, which `/cache` and `/explain` share.
     pub(super) fn share(&self) -> &Arc<HalfCore> {
         &self.share
     }

@@ -54,7 +54,7 @@ pub(super) fn body(
         let mut pieces = Pieces::new(&share, sender, runtime);
         let written = write(&mut pieces).and_then(|()| pieces.finish());
         if let Err(error) = written {
-            tracing::debug!(%error, "a page was not read to its end");
+            tracing::debug!(%error, "a page could not be sent completely");
         }
     });
 
@@ -97,7 +97,7 @@ impl PieceReader {
 /// Divides the page into pieces. The channel to the reader has room for one piece, so each piece is
 /// sent when the reader has taken the previous one.
 struct Pieces<'a> {
-    /// The half of a CPU core that all pages share. They use it in turns.
+    /// The half of a CPU core that this page shares with other pages. They use it in turns.
     share: &'a HalfCore,
     /// The turn in which the current piece is made; `None` while a piece waits for the client.
     turn: Option<HalfCoreTurn<'a>>,

@@ -128,7 +128,8 @@ pub(crate) async fn run(
                 match send_records(stream, &tap, &encoder, &stop).await {
                     Ok(()) => return,
                     Err(error) => {
-                        // The pauses also grow if the reader closes every connection at once.
+                        // Only a long connection resets the pauses. So they also grow if the
+                        // reader closes each connection immediately.
                         if since.elapsed() >= LAST_PAUSE {
                             pause = FIRST_PAUSE;
                         }

@@ -11,7 +11,7 @@ use skydns::tap::{QueryTap, TapCounts};
 const RECORDS: &str = "kubedns_tap_records_total";
 const HELP_RECORDS: &str = "Queries that matched a tap, the query log or dnstap, by result: sent, rate_limited or dropped.";
 const TAPS: &str = "kubedns_taps";
-const HELP_TAPS: &str = "Taps, query logs and dnstap outputs that are open.";
+const HELP_TAPS: &str = "Taps, query logs and dnstap connections that are open.";
 
 /// Exports the counts of a tap.
 #[derive(Debug)]

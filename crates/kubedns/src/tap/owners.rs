@@ -1,12 +1,13 @@
 //! Finds pods and nodes by their addresses, for the clients in `GET /top`.
 //!
 //! For a request of `/top`, kubedns looks up the ranked clients at the API server, if the role of
-//! kubedns may list pods. `/top` is rarely read, so a watch of all pods would cost memory for
-//! little use. The index of `--pods=verified` holds no names of pods, to save memory.
+//! kubedns may list pods. It does not watch all pods for `/top`, because `/top` is rarely read, and
+//! the watch would cost memory. With `--pods=verified`, kubedns watches pods anyway. But to save
+//! memory, it does not keep their names.
 //!
-//! The API server scans all pods for each look-up, because it has no index by address. So the
-//! number and the duration of look-ups have bounds, and results are cached. DNS queries never wait
-//! for a look-up.
+//! The API server scans all pods for each look-up, because it has no index of pods by address. So
+//! the number and the duration of look-ups are limited, and results are cached. DNS queries never
+//! wait for a look-up.
 //!
 //! With `--pods=node`, the pods of the node are listed instead, once for all clients. The API
 //! server has an index of pods by node.
@@ -29,8 +30,9 @@ use tokio::time::{Instant, timeout_at};
 
 /// Timeout of all look-ups of one request. The sidecar waits for `/top` for one second.
 const LOOKUPS_TIMEOUT: Duration = Duration::from_millis(700);
-/// Maximum number of list requests to the API server for one request of `/top`. If a single address
-/// needs more requests, no address is looked up. The limit does not apply with `--pods=node`.
+/// Maximum number of list requests to the API server for one request of `/top`. With
+/// `--namespaces`, an address needs one list request for each namespace. If this is more than the
+/// maximum, no address is looked up. With `--pods=node`, the maximum does not apply.
 const MAX_REQUESTS: usize = 20;
 /// Maximum number of concurrent look-ups.
 const MAX_PARALLEL: usize = 4;
@@ -43,7 +45,7 @@ const MAX_NODE_PODS: usize = 1024;
 const OWNER_LIFETIME: Duration = Duration::from_mins(1);
 /// Maximum number of cached owners.
 const MAX_CACHED: usize = 256;
-/// Pause of all look-ups after a failure.
+/// Pause of all look-ups after a failure other than a 403.
 const PAUSE_FAILED: Duration = Duration::from_secs(10);
 /// Pause of all look-ups after a 403: the role does not allow listing pods.
 const PAUSE_REFUSED: Duration = Duration::from_mins(5);
@@ -55,7 +57,7 @@ pub(crate) enum ClientOwners {
     OfCluster {
         /// Finds the owners at the API server.
         finder: Arc<OwnerFinder>,
-        /// Knows the namespaces of pods, with `--pods=verified` or `node`.
+        /// The current snapshot. With `--pods=verified` or `node`, it has the namespaces of pods.
         published: Arc<Published>,
     },
     /// There is no cluster.
@@ -63,7 +65,7 @@ pub(crate) enum ClientOwners {
 }
 
 impl ClientOwners {
-    /// Owners among the pods in `scope`, or among those of `node` if it is given.
+    /// Owners among the pods in `scope`, and only among those on `node` if it is given.
     pub(crate) fn of_cluster(
         connection: &Arc<Connection>,
         scope: &Scope,
@@ -77,7 +79,7 @@ impl ClientOwners {
     }
 
     /// Returns the owners of `clients`. An owner that the API server did not name has at most a
-    /// namespace, which comes from the index. Without a cluster, the map is empty.
+    /// namespace, which comes from the published snapshot. Without a cluster, the map is empty.
     pub(crate) async fn find_owners(&self, clients: &[IpAddr]) -> HashMap<IpAddr, ClientOwner> {
         match self {
             Self::OfCluster { finder, published } => {
@@ -90,8 +92,8 @@ impl ClientOwners {
     }
 }
 
-/// Adds the namespaces of clients without an owner, if the index knows these namespaces, as it does
-/// with `--pods=verified` or `node`.
+/// Adds the namespaces of clients without an owner, if `snapshot` has them. With `--pods=verified`
+/// or `node`, a snapshot has the namespaces of pods.
 pub(super) fn add_namespaces(
     owners: &mut HashMap<IpAddr, ClientOwner>,
     clients: &[IpAddr],
@@ -137,8 +139,8 @@ struct CachedOwner {
 }
 
 impl OwnerFinder {
-    /// Creates a finder of owners among the pods in `scope`, or among those of `node` if it is
-    /// given.
+    /// Creates a finder of owners among the pods in `scope`, and only among those on `node` if it
+    /// is given.
     pub(crate) fn new(connection: &Arc<Connection>, scope: &Scope, node: Option<&String>) -> Self {
         Self {
             connection: Arc::clone(connection),
@@ -195,7 +197,8 @@ impl OwnerFinder {
             .await
     }
 
-    /// Number of list requests per address.
+    /// Number of list requests per address: one for each namespace of `--namespaces`, or one for
+    /// all namespaces.
     fn requests_per_address(&self) -> usize {
         match &self.scope.namespaces {
             Namespaces::Only(names) => names.len().max(1),
@@ -238,7 +241,7 @@ impl OwnerFinder {
     /// Suspends all look-ups after a failure.
     fn pause_lookups(&self, failure: &RequestFailure) {
         let is_refused = matches!(failure, RequestFailure::Refused(_));
-        // A refusal lasts until the role is edited; a failure may soon be over.
+        // A refusal lasts until the role is edited. Any other failure may soon be over.
         let pause = if is_refused {
             PAUSE_REFUSED
         } else {

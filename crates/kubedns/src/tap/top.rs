@@ -54,7 +54,7 @@ impl TopPage {
         let found = self.top.ranking(ROWS);
         let in_front = self.topology.is_behind_dnsmasq();
 
-        // If dnsmasq is in front, its queries come from a loopback address.
+        // If dnsmasq is in front, a client with a loopback address is dnsmasq. It needs no look-up.
         let mut clients: Vec<IpAddr> = found.clients.iter().map(|row| row.key).collect();
         clients.retain(|client| !(in_front && client.is_loopback()));
         let owners = self.owners.find_owners(&clients).await;

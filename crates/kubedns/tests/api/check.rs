@@ -224,7 +224,8 @@ fn ready_node(name: &str) -> Value {
     node
 }
 
-/// The slice of the DNS Service. Each of these nodes has a pod, with a hint for the node.
+/// The EndpointSlice of the DNS Service, with one ready endpoint on each of `nodes`. Each endpoint
+/// has a hint for its own node.
 fn own_pods(nodes: &[&str]) -> Value {
     let mut slice = mk_endpoint_slice("kube-system", "kube-dns", "1", &["10.244.1.2"], &["dns:53"]);
     let endpoints = nodes.iter().map(|node| {

@@ -96,7 +96,7 @@ async fn etcd_zones_are_served_beside_cluster() {
         .await;
     let missing = "kubedns_zone_queries_total{zone=\"skydns.local.\",rcode=\"NXDOMAIN\"}";
     kubedns.until_metric(missing, 1.0).await;
-    // The reverse names of the cluster take precedence.
+    // The reverse names of the cluster take precedence over those in etcd.
     kubedns
         .until_answered(
             "7.0.96.10.in-addr.arpa.",

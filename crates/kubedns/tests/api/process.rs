@@ -181,8 +181,9 @@ pub(crate) fn program(flags: &[&str]) -> Program {
     Program::named("kubedns").args(ours).args(flags)
 }
 
-/// Asserts that a start with `flags` ends with status 255, and that the log has exactly one line
-/// with an error, which contains `expected`. Returns the log.
+/// Waits until `process`, which was started with `flags`, ends. Asserts that its exit status is
+/// 255, and that its log has exactly one line with an error, which contains `expected`. Returns the
+/// log.
 pub(crate) async fn assert_ends_with_one_error(
     process: &mut Process,
     flags: &[&str],

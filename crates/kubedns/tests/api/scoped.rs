@@ -1,5 +1,5 @@
-//! Tests of a kubedns that reads only some objects of the cluster, such as those of selected
-//! namespaces, or that also reads pods.
+//! Tests of the flags that select the objects that kubedns reads: `--namespaces`,
+//! `--namespace-selector` and `--pods`.
 
 use apiserver::{Action, Resource, Rule, RunningApiServer};
 use querylog::ranking::RankingDocument;

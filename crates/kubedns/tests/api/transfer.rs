@@ -135,18 +135,28 @@ async fn transfer_needs_key_and_address() {
     let off = start(&cluster, &[]).await;
     eventually(PATIENCE, || async { zone(signed.dns, &["-k", &file]) }).await;
     let failed = Err("; Transfer failed.".to_owned());
-    assert_eq!(zone(peers.dns, &[]), failed, "not one of the peers");
-    assert_eq!(zone(signed.dns, &[]), failed, "without the key");
+    assert_eq!(
+        zone(peers.dns, &[]),
+        failed,
+        "127.0.0.1 is not in --transfer-to"
+    );
+    assert_eq!(zone(signed.dns, &[]), failed, "a transfer needs the key");
     let wrong = "hmac-sha256:xfer:d3Jvbmcgc2VjcmV0IG9mIDIyIG9jdGV0cw==";
-    assert!(zone(signed.dns, &["-y", wrong]).is_err(), "another key");
+    assert!(
+        zone(signed.dns, &["-y", wrong]).is_err(),
+        "another key must be rejected"
+    );
     let soa = dig(signed.dns, &["-k", &file, "cluster.local", "SOA"]);
-    assert!(soa.is_ok_and(|lines| lines.len() == 1), "a signed SOA");
+    assert!(
+        soa.is_ok_and(|lines| lines.len() == 1),
+        "a signed SOA query must get one record"
+    );
     // The response must have only one TSIG record: dig rejects a response with two.
     let over_udp = ["-k", &file, "+notcp", "cluster.local", "IXFR=1"];
     let soa = dig(signed.dns, &over_udp);
     assert!(
         soa.is_ok_and(|lines| lines.len() == 1),
-        "a signed IXFR over UDP"
+        "a signed IXFR query over UDP must get one record"
     );
     let refused = "kubedns_transfers_total{form=\"error\",result=\"refused\"}";
     assert_eq!(peers.metric(refused).await, Some(1.0));

@@ -30,7 +30,8 @@ pub(in crate::status) struct OtherRecords<'a> {
 #[derive(serde::Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct ZoneContent<'a> {
-    /// Whether the content of the zone is complete. Until then, queries for its names get SERVFAIL.
+    /// Whether the zone has been loaded from at least one of its sources. Before that, queries for
+    /// its names get SERVFAIL.
     loaded: bool,
     names: ZoneNames<'a>,
 }
@@ -82,7 +83,8 @@ impl<'a> OtherRecords<'a> {
 }
 
 impl ZoneNames<'_> {
-    /// Visits each owner name with its path, in any order.
+    /// Visits each owner name with its path, in any order. The path has the labels below the zone,
+    /// from the zone downwards.
     fn visit_paths(&self, offer: &mut dyn FnMut(String, Vec<SmolStr>)) {
         // With `None`, `owner_names` does not compare with older records, so it visits all names.
         self.0.records.owner_names(None, &mut |path| {
@@ -100,7 +102,8 @@ impl Serialize for ZoneNames<'_> {
         in_order(
             |offer| self.visit_paths(offer),
             |name, paths: Vec<Vec<SmolStr>>| {
-                // A name to which several paths lead is shown once.
+                // A name may be visited more than once, always with the same path. The page shows
+                // it once.
                 let path = paths.last().into_iter().flatten().map(SmolStr::as_str);
                 let entries = NameEntries {
                     zone: self.0,
@@ -113,7 +116,7 @@ impl Serialize for ZoneNames<'_> {
     }
 }
 
-/// The entries at a path of a zone.
+/// The entries of the name with this path in a zone.
 struct NameEntries<'a, 'p> {
     zone: &'a FurtherZone,
     path: &'p [&'p str],

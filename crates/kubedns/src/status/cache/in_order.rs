@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-/// Number of keys in a window. Only one window is in memory at a time. Each window costs another
-/// visit of the whole collection.
+/// Maximum number of keys in a [`Window`]. Only one window is in memory at a time. Each window
+/// costs another visit of the whole collection.
 const WINDOW: usize = 256;
 
 /// Calls `each` for every key in ascending order, with the values of the key in the order in
 /// which `visit` offers them. Ends at the first error.
 ///
-/// `visit` visits all pairs of the collection, and does so again for each window. A sorted copy of
-/// the collection would take much memory until the HTTP client has read the whole response.
+/// `visit` visits all pairs of the collection. It is called once for each [`Window`], because a
+/// sorted copy of the whole collection would take much memory until the HTTP client has read the
+/// response.
 pub(super) fn in_order<K: Ord + Clone, V, E>(
     visit: impl Fn(&mut dyn FnMut(K, V)),
     mut each: impl FnMut(K, Vec<V>) -> Result<(), E>,
@@ -35,9 +36,9 @@ pub(super) fn in_order<K: Ord + Clone, V, E>(
     }
 }
 
-/// The smallest keys above a key, [`WINDOW`] at most.
+/// The smallest keys above the key `above`, at most [`WINDOW`], with their values.
 struct Window<'a, K, V> {
-    /// The last key of the previous window.
+    /// The last key of the previous window; `None` in the first window.
     above: Option<&'a K>,
     pairs: BTreeMap<K, Vec<V>>,
 }

@@ -31,7 +31,8 @@ pub(super) fn control_frame(kind: u32) -> Vec<u8> {
     frame
 }
 
-/// Appends a data frame.
+/// Appends `octets` with their length in front. This is the format of a data frame, of the content
+/// of a control frame, and of the content type in a control frame.
 pub(super) fn append_data_frame(octets: &[u8], out: &mut Vec<u8>) {
     out.extend(
         u32::try_from(octets.len())

@@ -14,7 +14,7 @@ pub(super) const CLIENT_QUERY: i32 = 5;
 /// `Message.Type.CLIENT_RESPONSE`
 pub(super) const CLIENT_RESPONSE: i32 = 6;
 
-/// The outermost message.
+/// The message `Dnstap`: the content of a data frame.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct DnstapFrame {
     /// The host name of the sender: the name of the pod or, with `hostNetwork`, the name of its

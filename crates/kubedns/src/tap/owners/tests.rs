@@ -155,7 +155,7 @@ fn pod_without_address_is_no_owner() {
     assert_eq!(
         select_owner(ip("10.0.0.2"), &found),
         ClientOwner::default(),
-        "an API server that ignores the selector returns other pods"
+        "a listed pod without the address must not be the owner"
     );
 }
 
@@ -278,7 +278,7 @@ async fn cached_owners_outlast_lost_api_server() {
     assert_eq!(cluster.owner_texts(&addresses).await, ["pod a/b on c", "-"]);
     cluster.after(OWNER_LIFETIME).await;
     let owners = cluster.owner_texts(&addresses).await;
-    assert_eq!(owners, ["-", "-"], "the address may be that of another pod");
+    assert_eq!(owners, ["-", "-"], "an expired owner must not be shown");
 }
 
 #[tokio::test]
