@@ -182,7 +182,10 @@ fn servers(config: &Config, resolv_conf: &[Nameserver]) {
         .map(str::to_owned)
         .collect();
     let written = servers_file::server_values(&routes);
-    assert_eq!(written, values, "the file has all values and no others");
+    assert_eq!(
+        written, values,
+        "`server_values` must return the servers in the file"
+    );
 }
 
 /// Addresses for the first two server names of stub domains. All other server names have no

@@ -167,6 +167,6 @@ fn stream(input: &[u8]) {
     assert_eq!(
         read(piece.into()),
         read(stream.len()),
-        "frames depend on how the stream is cut"
+        "the messages depend on the pieces of the stream"
     );
 }

@@ -21,8 +21,9 @@ static VIEWS: LazyLock<[Arc<Snapshot>; 4]> = LazyLock::new(|| {
     ]
 });
 
-/// Returns one of four snapshots, selected by the lowest two bits of `choice`: default mode,
-/// `--strict-dns`, first lists still incomplete, or more records than fit into a message.
+/// Returns one of four snapshots, selected by the lowest two bits of `choice`: a cluster in default
+/// mode; the same cluster with `--strict-dns`; no objects, because the first lists from the API
+/// server are incomplete; names with more records than fit into a message.
 pub(crate) fn choose(choice: u8) -> &'static Arc<Snapshot> {
     let [plain, strict, unsynced, crowded] = &*VIEWS;
     match choice & 3 {
@@ -60,7 +61,7 @@ pub(crate) fn index(zone: Zone) -> (Index, Arc<Published>) {
     (index, published)
 }
 
-/// Two versions of one index that differ by a Service.
+/// Two snapshots of one index, the older first. The newer snapshot has one more Service.
 pub(crate) fn versions() -> [Arc<Snapshot>; 2] {
     let (mut index, published) = index(zone(false));
     for object in objects() {

@@ -26,8 +26,8 @@ use crate::{example, memory, watch};
 
 /// Pause of the API server before a piece that ends with an octet 2 (see [`feed`]).
 const PAUSE: Duration = Duration::from_secs(20);
-/// Maximum duration of one attempt without these pauses. The longest watch takes 300 s, and the
-/// longest backoff takes 20 s.
+/// Maximum time for one response and the backoff after it, without the pauses of the API server.
+/// The longest watch takes 300 s, and the longest backoff takes 20 s.
 const ATTEMPT: Duration = Duration::from_secs(330);
 
 /// The Services that the API server lists in the end.
@@ -48,9 +48,9 @@ const NODES: [&str; 2] = [
     r#"{"metadata":{"name":"n2"}}"#,
 ];
 
-/// After any responses of the API server, split or broken off anywhere, the feed retries until the
-/// API server recovers. Time and memory are bounded. After the recovery the feed reports exactly
-/// the listed objects.
+/// The API server may send any responses to a [`CollectionFeed`], and may split them or break them
+/// off at any octet. The feed retries until the API server recovers, with bounded time and memory.
+/// Then the feed reports exactly the listed objects.
 ///
 /// The first octet selects the kind of objects. The responses to the first requests follow, in
 /// order; a zero octet ends each response. The first octet of a response selects its form (see

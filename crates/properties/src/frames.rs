@@ -35,7 +35,7 @@ pub fn frames(octets: &[u8]) {
     }
     assert!(
         messages == expected,
-        "the pieces of the stream contain {} messages, but the whole stream contains {}",
+        "the pieces yield other messages than the whole stream: {} and {} messages",
         messages.len(),
         expected.len()
     );

@@ -5,7 +5,7 @@
 ///
 /// # Panics
 ///
-/// If `work` allocates more.
+/// If the peak is higher.
 pub(crate) fn bounded<T>(size: usize, factor: u64, work: impl FnOnce() -> T) -> T {
     /// Memory allowed for any input, in octets.
     const BASE: u64 = 256 << 10;
@@ -14,7 +14,7 @@ pub(crate) fn bounded<T>(size: usize, factor: u64, work: impl FnOnce() -> T) -> 
     let bound = BASE + factor * u64::try_from(size).unwrap_or(u64::MAX);
     assert!(
         taken <= bound,
-        "{taken} octets were allocated for an input of {size} octets, more than the limit of {bound}"
+        "the peak memory for an input of {size} octets is {taken} octets, more than the limit of {bound}"
     );
-    result.unwrap_or_else(|| unreachable!("the work was done"))
+    result.unwrap_or_else(|| unreachable!("`work` has not run"))
 }

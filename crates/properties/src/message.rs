@@ -120,7 +120,7 @@ fn is_rejection(message: &Message<'_>, error: &ErrorResponse, opt_count: usize) 
     assert_eq!(
         opt_count,
         usize::from(error.dnssec_ok.is_some()),
-        "a rejection has EDNS if the EDNS of the query was readable"
+        "a rejection has EDNS if and only if the EDNS of the query was readable"
     );
     let others = message.records().count();
     assert_eq!(others, opt_count, "a rejection has no other records");

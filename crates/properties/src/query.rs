@@ -66,7 +66,7 @@ pub(crate) fn ask(
                 return;
             }
             EngineOutcome::Pending(PendingAnswer::Expensive) => {
-                unreachable!("no query about a small cluster is expensive")
+                unreachable!("an answer from an example snapshot takes too many steps")
             }
             EngineOutcome::Search(_) => unreachable!("the zone has no search list"),
             EngineOutcome::Transfer => unreachable!("no zone is transferred"),
@@ -106,7 +106,8 @@ pub(crate) fn ask(
 }
 
 /// The upstream's answer to a query. `variation`, from 0 to 7, selects a failure, no records,
-/// addresses or CNAMEs. Some CNAMEs form a loop or lead into the cluster.
+/// addresses or CNAMEs. Some CNAMEs form a loop, have a cluster name as target, or belong to a
+/// name that was not queried.
 fn outside(variation: u8, question: &ExternalQuery) -> ExternalAnswer {
     let address = |n: u8| ExternalRecord {
         owner: question.name.clone(),

@@ -87,8 +87,8 @@ fn again(record: &Record<'_>) {
     assert_eq!(found, Some(octets), "uncompressed names do not change");
 }
 
-/// Checks that an accepted reply has the ID and the question of our query, and can be parsed.
-/// Returns the reply.
+/// Checks that a reply with another ID than the query's is rejected. Checks that an accepted reply
+/// has the question of the query, and can be parsed. Returns the accepted reply.
 fn judge(query: &Query<'_>, octets: &[u8]) -> Option<UpstreamReply> {
     let id = octets.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
     let upstream = &SocketAddr::from(([192, 0, 2, 1], 53)).into();
@@ -127,7 +127,8 @@ fn judge(query: &Query<'_>, octets: &[u8]) -> Option<UpstreamReply> {
 }
 
 /// Checks that the answer for the client is no larger than the client accepts, has the ID and the
-/// question of the query, has an OPT record if the query has one, and has TC if it is truncated.
+/// question of the query, and has an OPT record if the query has one. Over UDP, it must have TC if
+/// and only if it is truncated.
 fn pass_on(query: &Query<'_>, reply: &UpstreamReply) {
     let mut out = b"before".to_vec();
     let truncated = reply.append_answer(query, &mut out);
@@ -166,7 +167,7 @@ fn pass_on(query: &Query<'_>, reply: &UpstreamReply) {
         assert_eq!(
             truncated,
             read.header().is_truncated(),
-            "TC is set if and only if something is missing"
+            "TC is set if and only if the answer is truncated"
         );
     }
 }

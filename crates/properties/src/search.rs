@@ -15,8 +15,8 @@ use crate::{example, message};
 const SUFFIX: &str = "search.cluster.local";
 /// The search domains that follow those of the cluster.
 const FURTHER: [&str; 2] = ["corp.example", "net"];
-/// The number of states in an input: more than enough for the names of a search list, which are six
-/// at most.
+/// The number of states in an input, one for each name of the search list. The list has at most six
+/// names, so some states are not used.
 const STATES: usize = 12;
 
 /// The records that exist at a name.
@@ -95,8 +95,9 @@ pub fn search(input: &[u8]) {
             "{name}"
         );
     }
-    // With autopath, the first name of the list is the query name, and the walk can copy the
-    // response for this name. kubedns gives this response itself, so it is never malformed.
+    // Malformed responses are only tried without autopath. With autopath, the first name of the
+    // list is the queried name, and the walk may return a copy of the response for this name. That
+    // name is in the cluster domain, so kubedns itself makes this response, and it is well-formed.
     if !autopath {
         message::answers(
             &asked,

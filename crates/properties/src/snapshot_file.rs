@@ -62,8 +62,8 @@ fn served(content: &[u8]) {
         Ok(saved) => saved,
         Err(error) => {
             let reason = error.to_string();
-            // Nothing else is checked: the reason may quote any octets of the file, because the log
-            // escapes them.
+            // The reason may quote any octets of the file, because the log escapes them. So any
+            // reason that is not empty is accepted.
             assert!(!reason.is_empty());
             return;
         }
@@ -79,12 +79,15 @@ fn served(content: &[u8]) {
     watch::answers(&index, &published.get());
     let visible = watch::visible(&published);
     let Some(written) = encode(&index.content(), source, DOMAIN) else {
-        unreachable!("the objects of an accepted file can be written again")
+        unreachable!("the objects of an accepted file cannot be written again")
     };
     let read = SavedSnapshot::decode(&written, DOMAIN);
     let read = read
         .unwrap_or_else(|error| unreachable!("{error} in {}", String::from_utf8_lossy(&written)));
-    assert!(read.object_count() <= objects, "more objects than before");
+    assert!(
+        read.object_count() <= objects,
+        "the file written again has more objects"
+    );
     let (mut index, published) = example::index(Zone::new(&example::name("cluster.local")));
     read.serve_from(&mut index);
     index.publish();

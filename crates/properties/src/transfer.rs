@@ -12,8 +12,8 @@ use wire::{Query, Section, Transport, rcode, rtype};
 use crate::{example, message};
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// The time of the first version, in seconds since 1970. It is in the future, so that serials do
-/// not depend on the clock.
+/// The time of the older version of the zone, in seconds since 1970. This time is later than the
+/// start of the process, so it becomes the serial. The serials then do not depend on the clock.
 const TIME: u64 = 3_000_000_000;
 /// Maximum number of messages in one response. The zone of the example needs far fewer.
 const MESSAGES: usize = 16;
@@ -108,7 +108,7 @@ pub fn transfer(input: &[u8]) {
     assert!(refused || types.first() == Some(&rtype::SOA) && types.last() == Some(&rtype::SOA));
 }
 
-/// A primary server with two versions of the example; it serves the newer one.
+/// A primary server with two versions of the example zone. The newer version is the current one.
 fn primary(key: Option<TsigKey>) -> Arc<ZoneTransfers<Snapshot>> {
     let metrics = TransferMetrics::new().unwrap_or_else(|error| unreachable!("{error}"));
     let peers = "127.0.0.1"

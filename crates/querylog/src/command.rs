@@ -36,9 +36,9 @@ only the nanny sees the clients then. The nanny sees them only while dnsmasq log
 set queryLog in the ConfigMap, or add --log-queries=extra to the arguments of dnsmasq.
 
 ";
-/// Status port of kubedns in the manifests.
+/// URL of the status port of kubedns in the manifests.
 const KUBEDNS_ADDRESS: &str = "http://127.0.0.1:8081";
-/// Status port of the nanny in the manifests.
+/// URL of the status port of the nanny in the manifests.
 const NANNY_ADDRESS: &str = "http://127.0.0.1:10056";
 /// Timeout for the whole reply to `top`, and for the header of the reply to `tap`.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,8 +47,8 @@ const MAX_SIZE: usize = 1 << 20;
 
 #[derive(Debug, Clone, clap::Parser)]
 struct TapOptions {
-    /// status port of kubedns (default `http://127.0.0.1:8081`); with --dnsmasq, status port of the
-    /// nanny (default `http://127.0.0.1:10056`)
+    /// URL of the status port of kubedns (default `http://127.0.0.1:8081`); with --dnsmasq, URL of
+    /// the status port of the nanny (default `http://127.0.0.1:10056`)
     #[arg(long, value_name = "string", default_value = "")]
     server: String,
     /// follow the queries that dnsmasq logs
@@ -63,8 +63,8 @@ struct TapOptions {
 
 #[derive(Debug, Clone, clap::Parser)]
 struct TopOptions {
-    /// status port of kubedns (default `http://127.0.0.1:8081`); with --dnsmasq, status port of the
-    /// nanny (default `http://127.0.0.1:10056`)
+    /// URL of the status port of kubedns (default `http://127.0.0.1:8081`); with --dnsmasq, URL of
+    /// the status port of the nanny (default `http://127.0.0.1:10056`)
     #[arg(long, value_name = "string", default_value = "")]
     server: String,
     /// rank the queries that dnsmasq logs
@@ -134,7 +134,7 @@ fn parse_tap(name: &str, words: impl IntoIterator<Item = OsString>) -> Result<Ta
     Ok(options)
 }
 
-/// The status port: the given port, the port of the nanny, or the port of kubedns.
+/// The URL of the status port: `given`, or if it is empty, the default URL of the nanny or kubedns.
 fn status_port(given: &str, dnsmasq: bool) -> &str {
     match (given, dnsmasq) {
         ("", true) => NANNY_ADDRESS,

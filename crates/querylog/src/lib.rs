@@ -1,6 +1,6 @@
-//! Answered queries, followed live (`tap`) and ranked by client and name (`top`).
+//! Queries and their answers, followed live (`tap`) and ranked by client and name (`top`).
 //!
-//! * [`QueryLine`]: one answered query, in the format that taps and the query log share.
+//! * [`QueryLine`]: one query with its answer, in the format that taps and the query log share.
 //! * [`TapRequest`]: the queries to follow, the maximum number of lines a second, and the duration.
 //! * [`serve`]: `GET /tap`, which returns the lines of a [`LineSource`].
 //! * [`log`]: the query log, which writes the lines of a [`LineSource`].

@@ -1,4 +1,4 @@
-//! An answered query as one line of text or JSON.
+//! A query and its answer as one line of text or JSON.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -6,11 +6,13 @@ use std::time::SystemTime;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 
-/// An answered query. JSON omits fields whose value is unknown.
+/// A query and its answer, or a query for which dnsmasq logged no answer. JSON omits fields whose
+/// value is unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueryLine {
-    /// Time of the answer: UTC as in RFC 3339, see [`format_timestamp`].
+    /// Time of the answer, in UTC as in RFC 3339, see [`format_timestamp`]. Without an answer: the
+    /// time when the nanny stopped waiting for it.
     pub time: String,
     /// The client's address.
     pub client: String,
@@ -22,7 +24,7 @@ pub struct QueryLine {
     /// The query type; `-` if kubedns could not parse the query.
     #[serde(rename = "type")]
     pub qtype: String,
-    /// The RCODE; `-` if dnsmasq had no answer.
+    /// The RCODE; `-` if dnsmasq logged no answer.
     pub rcode: String,
     /// The size of the answer, in octets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,9 +37,9 @@ pub struct QueryLine {
     pub truncated: bool,
     /// Source of the answer. In kubedns: `auth`, `reverse`, `stub`, `recursive`, `cache`, the key
     /// of the `ConfigMap` whose rule answered, or `client-qps` if the client was over
-    /// `--client-qps`. In dnsmasq: `cache`, `config`, a hosts file, or a server. If dnsmasq had no
-    /// answer: the last server to which it forwarded the query, or `dnsmasq` if the query was not
-    /// forwarded.
+    /// `--client-qps`. In dnsmasq: `cache`, `config`, a hosts file, or a server. If dnsmasq logged
+    /// no answer: the last server to which it forwarded the query, or `dnsmasq` if the query was
+    /// not forwarded.
     pub by: String,
 }
 

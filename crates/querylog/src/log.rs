@@ -2,8 +2,8 @@
 //! selects the queries, unless the process logs all queries ([`LoggedQueries::All`]).
 //!
 //! The caller supplies the source of lines, as for [`serve`](crate::serve). kubedns and the nanny
-//! both read `queryLog`. Only the process that clients query writes the log that `queryLog`
-//! selects.
+//! both read `queryLog`, but only one of them writes the log that `queryLog` selects: the nanny if
+//! dnsmasq is in front of kubedns, and otherwise kubedns.
 
 use std::time::SystemTime;
 
@@ -142,8 +142,8 @@ impl<S: LineSource, O: Fn(&QueryLog) -> Result<S, LogOpenError>> QueryLogger<S, 
         }
     }
 
-    /// Writes the lines that have arrived. If nobody reads the log of this process, the logger's
-    /// queue drops lines.
+    /// Writes the lines that have arrived. If nobody reads standard error, the log of the process
+    /// drops lines instead of blocking.
     fn write_lines(&mut self) {
         let Some(OpenLog { source, .. }) = &mut self.open_log else {
             return;
@@ -171,7 +171,7 @@ impl<S: LineSource, O: Fn(&QueryLog) -> Result<S, LogOpenError>> QueryLogger<S, 
     }
 }
 
-/// Logs a query. The logger does not limit lines of this target, because the [`LineSource`] does.
+/// Logs a query. The process does not limit the rate of these lines: the [`LineSource`] does that.
 fn write_line(line: &QueryLine) {
     tracing::info!(
         target: "querylog::queries",

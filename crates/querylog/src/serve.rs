@@ -1,11 +1,11 @@
 //! `GET /tap?name=GLOB&client=NETWORK&rcode=RCODE&type=TYPE&seconds=30&rate=1000`: a line of JSON
 //! for each query.
 //!
-//! `GET /tap` and `GET /top`, the [ranking](crate::ranking), are only for requests that pass
-//! [`local_only`](daemon::http::local_only). Other requests get 403, because clients outside the
-//! pod must not see the queries of other pods. Requests through `kubectl exec` and
-//! `kubectl port-forward` pass. A tap changes no setting: for example, it does not make dnsmasq log
-//! its queries. If dnsmasq logs no queries, the nanny rejects taps.
+//! `GET /tap` and `GET /top`, the [ranking](crate::ranking), return 403 to requests that do not
+//! pass [`local_only`](daemon::http::local_only), because clients outside the pod must not see the
+//! queries of other pods. Requests through `kubectl exec` and `kubectl port-forward` pass. A tap
+//! changes no setting: for example, it does not make dnsmasq log its queries. If dnsmasq logs no
+//! queries, the nanny rejects taps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -189,7 +189,7 @@ impl<S: LineSource> TapReader<S> {
         }
     }
 
-    /// The body of the reply. The body ends when the chosen time is over, when the source ends,
+    /// The body of the reply. The body ends when the requested time is over, when the source ends,
     /// when the process stops, or when the reader disconnects.
     fn into_chunks(self) -> impl Stream<Item = Result<String, std::convert::Infallible>> {
         stream::unfold(self, |mut this| async move {

@@ -13,7 +13,8 @@ const DEFAULT_SECONDS: &str = "30";
 /// The flags of `tap`, which are also the parameters of `/tap`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub(crate) struct TapParameters {
-    /// names, separated by commas, such as *.acme.example; * stands for any characters, ? for one
+    /// names, separated by commas, such as *.acme.example; * matches any characters, ? matches one
+    /// character
     #[arg(long, value_name = "string", default_value = "")]
     pub(crate) name: String,
     /// addresses and networks of clients, separated by commas: 10.0.0.0/8

@@ -50,7 +50,7 @@ pub enum FindingKind {
     KubednsSilent,
     /// dnsmasq does not answer its probe.
     DnsmasqSilent,
-    /// A part of the pod answers, but not for the probed name.
+    /// kubedns or dnsmasq responds, but has no answer for the probed name.
     NamesUnanswered,
     /// The first lists of the API server are overdue.
     NotSynced,
@@ -165,7 +165,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Pod,
         "names_unanswered",
         "no-answers",
-        "The list of probes shows which part answers; run kube-dns explain for the probed name.",
+        "The list of probes shows whether kubedns or dnsmasq has no answer; run kube-dns explain for the probed name.",
     ),
     FindingFacts::down(
         FindingKind::NotSynced,
@@ -365,9 +365,9 @@ impl FindingKind {
         self.facts().action
     }
 
-    /// The usual time after which a fault of this kind becomes a finding. Shorter faults are
-    /// normal: watches are reopened, an edit reaches kubedns and the nanny at different times, and
-    /// a container restarts.
+    /// The time after which a fault of this kind becomes a finding, unless the sidecar sets another
+    /// time for the fault. Shorter faults are normal: for example, watches are reopened, or an edit
+    /// reaches kubedns and the nanny at different times.
     pub fn passes_within(self) -> Duration {
         match self {
             Self::ApiServerLost | Self::StubServerUnresolved => Duration::from_secs(30),

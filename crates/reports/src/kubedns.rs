@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::exposition::{MetricSample, metric_samples};
 use crate::sidecar::ProbeResult;
 
-/// The route of all names outside stub domains.
+/// The label of the route for external names outside stub domains.
 const EXTERNAL_NAMES: &str = ".";
 /// Maximum number of upstreams in a report.
 const MAX_UPSTREAMS: usize = 32;
@@ -184,7 +184,7 @@ impl KubednsUpstream {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(String, String, bool)", into = "(String, String, bool)")]
 pub struct RouteServer {
-    /// The stub domain, or `.` for all other names.
+    /// The stub domain, or `.` for all other external names.
     pub route: String,
     /// The address of the server.
     pub address: String,
@@ -229,8 +229,8 @@ impl KubednsReport {
         report
     }
 
-    /// The routes of an upstream: its stub domains, and `.` if it serves all other names. Empty if
-    /// no route uses the upstream.
+    /// The routes of an upstream: its stub domains, and `.` if it serves all other external names.
+    /// Empty if no route uses the upstream.
     pub fn routes_of(&self, address: &str) -> impl Iterator<Item = &RouteServer> {
         let servers = self.routes.iter();
         servers.filter(move |server| server.address == address)

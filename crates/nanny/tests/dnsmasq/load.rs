@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Time after which an answer is considered lost. It is shorter than the five seconds after which
-/// resolvers retry.
+/// Time after which an answer is considered lost. glibc's resolver waits longer: it repeats a query
+/// after five seconds.
 const LOST_AFTER: Duration = Duration::from_secs(4);
 /// The pause of a client between an answer and its next query.
 const PAUSE: Duration = Duration::from_millis(2);

@@ -13,8 +13,8 @@ use testkit::upstream::{self, Asked, Reaction, Upstream};
 
 use super::rig::{NannyRig, NannySetup, at, only, routes};
 
-/// A kubedns that has the address 127.0.0.1 for every name while `knows` is true, and otherwise
-/// refuses all queries.
+/// A server in place of kubedns. While `knows` is true, every name has the A record 127.0.0.1.
+/// Otherwise all queries are refused.
 async fn kubedns(knows: Arc<AtomicBool>) -> Upstream {
     Upstream::start(move |asked: &Asked| {
         let reply = Reply::to(&asked.packet);
@@ -39,7 +39,7 @@ async fn cluster_name_resolves_without_leak() {
         ("stubDomains", json!({"acme.test": [name]}).to_string()),
         ("upstreamNameservers", only(&outside)),
     ];
-    // The cluster domain is the domain that dnsmasq routes to kubedns.
+    // The nanny takes the cluster domain from the argument that routes a domain to kubedns.
     let server = at(&kubedns).replace(':', "#");
     let plan = NannySetup::new()
         .flag(format!("-kubednsServer={}", at(&kubedns)))
@@ -123,7 +123,7 @@ async fn looping_server_is_found_and_omitted() {
     assert_eq!(
         round.count(),
         0,
-        "dnsmasq no longer asks the looping server"
+        "dnsmasq must no longer query the looping server"
     );
 
     rig.forward_to(&outside);

@@ -1,4 +1,4 @@
-//! A nanny that runs as a user other than root, or as root with the capabilities of a pod.
+//! A nanny that runs as a user other than root, or as root with few capabilities, as in a pod.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -65,7 +65,8 @@ async fn unprivileged_user_binds_low_port() {
     assert!(!can_change_users() || works_with(NannySetup::new().on_port(low()), rights).await);
 }
 
-/// The files of the configuration belong to root, as in a pod.
+/// Root with the capabilities of the stock manifest, so without `CAP_DAC_OVERRIDE`. Root can read
+/// the configuration, because its files belong to root, as in a pod.
 #[tokio::test]
 async fn stock_capabilities_suffice() {
     let rights = "--inh-caps=-all --bounding-set=-all,+net_bind_service,+setgid";

@@ -39,7 +39,7 @@ async fn tap(status: SocketAddr, target: &str) -> StreamingPage {
         .unwrap()
 }
 
-/// The next record of the tap: client, name, type and RCODE.
+/// The client, name, type and RCODE in the next line of the tap.
 async fn line(following: &mut StreamingPage) -> String {
     let line = tokio::time::timeout(PATIENCE, following.line(4096))
         .await
@@ -59,7 +59,7 @@ async fn restarted(rig: &NannyRig, times: u64) {
     rig.status_with("restarts", is_so).await;
 }
 
-/// The refusal of a tap.
+/// Status and text of the response that refuses a tap.
 async fn refusal(status: SocketAddr) -> (u16, String) {
     let refused = get_streaming(&status.to_string(), "/tap", PATIENCE)
         .await
@@ -73,7 +73,7 @@ async fn ranking(status: SocketAddr) -> RankingDocument {
     serde_json::from_str(&page.body).unwrap()
 }
 
-/// The refusal if dnsmasq does not run with `--log-queries=extra`.
+/// The result of [`refusal`] if dnsmasq does not run with `--log-queries=extra`.
 fn not_logged() -> (u16, String) {
     let text = "dnsmasq does not run with --log-queries=extra, and the nanny does not restart dnsmasq for this request: \
                 set queryLog in the ConfigMap, or start dnsmasq with this argument\n";
@@ -125,7 +125,7 @@ async fn tap_follows_queries_of_query_log() {
         assert_eq!(shown, format!("127.0.0.1 {name}. A {rcode}"));
     }
 
-    // The ranking also counts queries that the filters leave out.
+    // The ranking also counts queries that match neither the tap's filter nor the query log's.
     rig.resolve("other.test").await;
     eventually(PATIENCE, || async {
         let ranking = ranking(status).await;
@@ -168,7 +168,8 @@ async fn logging_dnsmasq_is_not_restarted() {
     restarted(&rig, 0).await;
 }
 
-/// A nanny as in the stock manifest: dnsmasq is in front, and forwards cluster names to `upstream`.
+/// As in the stock manifest, clients query dnsmasq, which forwards cluster names to kubedns.
+/// `upstream` takes the place of kubedns.
 fn in_front(upstream: &Upstream) -> NannySetup {
     let server = upstream.addr();
     let cluster = format!("--server=/cluster.local/{}#{}", server.ip(), server.port());
@@ -355,7 +356,8 @@ async fn stopped_nanny_delays_no_answer() {
             .iter()
             .any(|line| line.starts_with("127.0.0.7 www.example.test. A NOERROR"))
     };
-    // The earlier queries may have used up the rate of the query log.
+    // The query is repeated until it is logged. At first, the rate limit of the query log may leave
+    // it out.
     eventually(PATIENCE, || async {
         assert_eq!(ask_as(client, &rig, "www.example.test").await, "NOERROR");
         has_line()
@@ -382,8 +384,8 @@ async fn waiting_query_is_answered_before_restart() {
     rig.config(&logging(&upstream, "{}"));
     restarted(&rig, 1).await;
     let ended = rig.logs("dnsmasq ends and is replaced").await;
-    // Before the restart, the nanny waits for a moment in which dnsmasq is idle. On a very busy
-    // machine, the nanny may find no such moment in time. The answer may then be lost.
+    // Before the restart, the nanny waits until dnsmasq is idle, and then logs `Quietly`. On a very
+    // busy machine, the wait may reach its time limit. The answer may then be lost.
     if ended.contains("Quietly") {
         tokio::time::timeout(PATIENCE, client.recv(&mut [0; 512]))
             .await

@@ -60,7 +60,8 @@ async fn bad_values_exit_with_one_line() {
     }
 }
 
-/// kube-dns starts with each of these command lines, so existing manifests may have them.
+/// The nanny of Kubernetes' kube-dns starts with each of these command lines, so existing manifests
+/// may have them.
 #[tokio::test]
 async fn odd_values_do_not_prevent_start() {
     for flags in [
