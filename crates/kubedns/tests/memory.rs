@@ -122,7 +122,7 @@ fn apply_list(index: &mut Index, count: u32, event: impl Fn(u32) -> Event) {
     }
 }
 
-/// An index with complete lists.
+/// An index after the initial lists of Services and EndpointSlices.
 fn cluster() -> (Index, Arc<Published>) {
     let (mut index, published) = index_with(PodMode::Insecure);
     index.apply(Event::Service(Change::RelistStarted));
@@ -248,7 +248,7 @@ fn verified_pod_takes_few_bytes() {
 
 const NODES: u32 = 50_000;
 
-/// Nodes come and go after the list, as in a cluster that scales.
+/// After the initial list, Nodes are added and deleted, as in a cluster that scales.
 #[test]
 fn deleted_nodes_leave_no_memory() {
     let (mut index, _published) = index_with(PodMode::Insecure);

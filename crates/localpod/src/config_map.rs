@@ -36,7 +36,7 @@ type Payload = Vec<(String, Vec<u8>)>;
 /// Mirrors the `ConfigMap` into a directory.
 pub(crate) struct Follower {
     api: Api<ConfigMap>,
-    /// `None` before the first read, and after the watch has ended.
+    /// `None` before the first read, and after the watch has ended or failed.
     events: Option<Events>,
     backoff: Backoff,
     volume: PathBuf,
@@ -48,7 +48,7 @@ pub(crate) struct Follower {
 impl Follower {
     /// Starts the watch and writes the first state, as a kubelet does before it starts the
     /// containers. The `ConfigMap` is optional: if it does not exist, cannot be read or does not
-    /// arrive in time, the directory stays empty.
+    /// arrive in time, the containers start with an empty directory.
     pub(crate) async fn start(client: Client, volume: &Path, console: Console) -> Self {
         let api = Api::namespaced(client, NAMESPACE);
         let backoff = Backoff::new(FIRST_PAUSE);
@@ -136,8 +136,10 @@ impl Follower {
             return;
         }
         if let Err(error) = replace(&self.volume, &payload) {
-            self.console
-                .say(&format!("ConfigMap kube-dns cannot be mounted: {error}"));
+            self.console.say(&format!(
+                "cannot write the entries of ConfigMap {NAMESPACE}/{NAME} to {}: {error}",
+                self.volume.display()
+            ));
             return;
         }
         self.written = payload;

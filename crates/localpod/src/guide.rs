@@ -89,7 +89,7 @@ impl Guide<'_> {
                 format!("+tcp {}", svc(name, namespace)),
                 "the same over TCP",
             );
-            add(format!("-x {address}"), "PTR: back to the name");
+            add(format!("-x {address}"), "PTR: the name of a cluster IP");
             add(
                 format!("'{name}.*.svc.{domain}'"),
                 "wildcard: Services of this name in all namespaces",
@@ -128,7 +128,7 @@ impl Guide<'_> {
         if let Some((address, namespace)) = self.endpoints.iter().find_map(pod_address) {
             add(
                 format!("{}.{namespace}.pod.{domain}", address.replace('.', "-")),
-                "A: a pod's address as a name",
+                "A: a pod, by its IP address",
             );
         }
         if self.stub_domain {
@@ -217,7 +217,7 @@ impl Guide<'_> {
         ]
     }
 
-    /// The Services: first the user's own, then the Services that every cluster has.
+    /// The Services: first the user's own, then those in kube-system and the Service `kubernetes`.
     fn services_by_interest(&self) -> Vec<&Service> {
         let mut services: Vec<&Service> = self.services.iter().collect();
         services.sort_by_key(|service| {

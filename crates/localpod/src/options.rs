@@ -55,7 +55,8 @@ pub struct Options {
     )]
     pub nameservers: Vec<SocketAddr>,
 
-    /// Forward external names to localpod's own example upstream: nothing leaves this machine
+    /// Forward external names to localpod's own example upstream; no query leaves this machine
+    /// unless the ConfigMap names other servers
     #[arg(long)]
     pub offline: bool,
 
@@ -67,7 +68,8 @@ pub struct Options {
     #[arg(long, value_name = "PATH")]
     pub dnsmasq: Option<PathBuf>,
 
-    /// Write a JSON file with ports, process ids and restart counts, rewritten whenever they change
+    /// Write ports, process ids and restart counts to this JSON file at the start and at each
+    /// change
     #[arg(long, value_name = "FILE")]
     pub status_file: Option<PathBuf>,
 

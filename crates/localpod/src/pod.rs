@@ -2,7 +2,7 @@
 //! with ports on loopback.
 //!
 //! Pure functions turn options into command lines. In the comments, "the manifest" means
-//! `manifests/base`. They give the reasons for most flags that the manifest does not have.
+//! `manifests/base`. For most flags that the manifest does not have, a comment gives the reason.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -29,8 +29,8 @@ pub struct Container {
     pub on_death: Signal,
 }
 
-/// Shorter than in the manifests: on a laptop there are no clients to drain, and Ctrl-C should take
-/// effect at once.
+/// Zero, unlike in the manifests: a laptop has no other pod that clients could use instead, and
+/// Ctrl-C should take effect at once.
 const NO_LAMEDUCK: &str = "--lameduck=0s";
 
 /// kubedns' access to the API server.
@@ -128,7 +128,7 @@ impl Wiring<'_> {
             "--http-bind-address=127.0.0.1".to_owned(),
             format!("--healthz-port={}", self.ports.readiness),
             NO_LAMEDUCK.to_owned(),
-            // Not in the manifest: a pod finds the API server through its service account.
+            // Not in the manifest: in a pod, kubedns uses the in-cluster configuration.
             match &self.access {
                 Access::MasterUrl(url) => format!("--kube-master-url={url}"),
                 Access::Kubeconfig(file) => format!("--kubecfg-file={}", file.display()),

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 /// the example ConfigMap has a server on this port.
 pub const DEFAULT_BASE: u16 = 5300;
 
-/// The range in which `--port-base 0` looks for a free block. Linux takes the source ports of
-/// connections from a higher range, so no connection takes a port of the block while a container
-/// restarts.
+/// The range in which `--port-base 0` looks for a free block. By default, Linux takes the source
+/// ports of connections from a higher range, so no connection takes a port of the block while a
+/// container restarts.
 const FREE_RANGE: std::ops::Range<u16> = 5_400..15_000;
 /// Maximum number of blocks that `--port-base 0` tries.
 const FREE_ATTEMPTS: usize = 200;

@@ -128,7 +128,7 @@ struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// Starts the servers, waits for the `ConfigMap` from the API server, and mounts it. Returns
+    /// Starts the servers, and mounts the `ConfigMap` if the API server returns it in time. Returns
     /// the cluster, and whether the stub domain `acme.example` points at the example upstream.
     async fn run(
         &mut self,
@@ -146,8 +146,10 @@ impl Setup<'_> {
         });
         let (cluster, stub_domain) = if let Some(file) = &self.options.kubecfg_file {
             let cluster = Cluster::real(file).await?;
-            self.console
-                .say(&format!("serving the cluster of {}", file.display()));
+            self.console.say(&format!(
+                "serving the cluster of kubeconfig {}",
+                file.display()
+            ));
             (cluster, false)
         } else {
             self.embed().await?

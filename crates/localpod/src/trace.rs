@@ -1,5 +1,5 @@
-//! Shows the log events of this process as lines of the [`Console`]. The embedded API server runs
-//! in this process.
+//! Shows the log events of this process as lines of the [`Console`]. Lines of the embedded API
+//! server, which runs in this process, have the name `apiserver`; others have the name `localpod`.
 
 use std::io::{self, Write};
 

@@ -1,8 +1,8 @@
 //! The example upstream: a DNS server on loopback with a few names of `acme.example`. With this
 //! server, stub domains and `ExternalName` targets work without a network.
 //!
-//! Queries for other names get REFUSED. With `--offline`, this server receives the queries for all
-//! external names. It then answers NXDOMAIN for names outside its zone.
+//! Without `--offline`, queries for names outside `acme.example` get REFUSED. With `--offline`,
+//! this server is the upstream for all external names, so these queries get NXDOMAIN.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

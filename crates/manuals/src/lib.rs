@@ -1,7 +1,7 @@
 //! Manual pages and shell completions of the binaries, generated from their command lines.
 //!
-//! A release contains these pages and completions as separate files, because the images have no
-//! shell.
+//! A release contains these pages and completions as separate files, because the images have
+//! neither `man` nor a shell.
 
 use std::fs;
 use std::io;

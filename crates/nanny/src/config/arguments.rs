@@ -86,7 +86,7 @@ impl DnsmasqArguments {
             .any(|given| given.on_command_line && given.name == name)
     }
 
-    /// The values of an option, in order.
+    /// The values of an option: first those on the command line, then those in the files.
     pub fn option_values(&self, name: &str) -> Vec<String> {
         let matching = self.given.iter().filter(|given| given.name == name);
         matching.filter_map(|given| given.value.clone()).collect()
@@ -157,8 +157,8 @@ impl DnsmasqArguments {
         named.into_iter().map(PathBuf::from).collect()
     }
 
-    /// The first domain that a `--server=/domain/address` routes to `server`, except reverse zones.
-    /// If `server` is kubedns, this is the cluster domain.
+    /// The first domain, except reverse zones, that a `--server=/domain/address` routes to
+    /// `server`. If `server` is kubedns, the nanny takes this domain for the cluster domain.
     pub fn domain_routed_to(&self, server: Nameserver) -> Option<String> {
         for value in self.server_values() {
             let Some((domains, address)) = split_domains(value) else {

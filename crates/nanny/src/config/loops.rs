@@ -1,9 +1,10 @@
 //! Upstream servers that are dnsmasq itself.
 //!
-//! A node's resolv.conf may name 127.0.0.53 (systemd-resolved). Inside the pod, port 53 of this
-//! address is dnsmasq itself. Every query would loop until dnsmasq reaches its limit of concurrent
-//! queries. The listen addresses of dnsmasq identify such servers.
-//! [`loop_finder`](crate::dnsmasq::loop_finder) detects loops through other servers.
+//! A node's resolv.conf may name 127.0.0.53 (systemd-resolved). If dnsmasq listens on all addresses
+//! of the pod, port 53 of this address is dnsmasq itself. A query forwarded to this address would
+//! loop until dnsmasq reaches its limit of concurrent queries. The listen addresses of dnsmasq
+//! identify such servers. [`loop_finder`](crate::dnsmasq::loop_finder) detects loops through other
+//! servers.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -45,7 +45,8 @@ pub enum ForwardMode {
     /// plain DNS over UDP, for rules for external names, and for the keys `hosts` and `aliases`.
     #[default]
     Dnsmasq,
-    /// kubedns. dnsmasq is a cache in front of kubedns, and forwards all queries to it.
+    /// kubedns. dnsmasq is a cache in front of kubedns, and forwards to kubedns each query that the
+    /// cache cannot answer.
     Kubedns,
 }
 
@@ -114,9 +115,10 @@ pub struct RouteSources<'a> {
     /// The addresses that dnsmasq listens on.
     pub listening: &'a ListenAddresses,
     /// The server that answers SERVFAIL. dnsmasq queries it for a stub domain without a usable
-    /// server, and in place of kubedns while kubedns does not follow this configuration. Otherwise
-    /// these queries would leak to other servers or get NXDOMAIN. If a probe of a stub server comes
-    /// back to dnsmasq, dnsmasq forwards the probe to this server.
+    /// server. If only kubedns can query the configured servers, dnsmasq queries the SERVFAIL
+    /// server until kubedns follows this configuration. Otherwise these queries would leak to other
+    /// servers or get NXDOMAIN. If a probe of a stub server comes back to dnsmasq, dnsmasq forwards
+    /// the probe to the SERVFAIL server.
     pub servfail_server: Nameserver,
     /// The labels, such as `forward-loop.1`, that a probe of a stub server puts before the stub
     /// domain. `None` if stub servers are not probed.
@@ -256,7 +258,7 @@ impl ComputedRoutes {
         servers: &[ServerAddr],
     ) -> Vec<Nameserver> {
         if !servers.iter().all(ServerAddr::is_plain) {
-            // kubedns can query all of these servers, but dnsmasq only some of them.
+            // dnsmasq cannot query all of these servers, but kubedns can.
             return vec![from.kubedns_if_it_follows()];
         }
 
@@ -330,7 +332,7 @@ impl ComputedRoutes {
     fn add_upstreams(&mut self, from: &RouteSources<'_>) {
         let configured = &from.config.upstream_nameservers;
         let plain: Option<Vec<Nameserver>> = configured.iter().map(Upstream::plain).collect();
-        // kubedns can query all of these servers, but dnsmasq only some of them.
+        // dnsmasq cannot query all of these servers, but kubedns can.
         let Some(plain) = plain else {
             self.routes.upstreams = vec![from.kubedns_if_it_follows()];
             self.routes.upstreams_from = UpstreamOrigin::Kubedns;

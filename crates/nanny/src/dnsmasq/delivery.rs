@@ -93,7 +93,7 @@ impl RouteDelivery {
         self.end_pending();
     }
 
-    /// Records that dnsmasq cannot get the newest routes now.
+    /// Records that the newest routes could not be delivered to dnsmasq.
     pub(crate) fn mark_failed(&mut self, cause: &DeliveryError) {
         self.next_try = Some(Instant::now() + RETRY_PAUSE);
         // A forbidden restart is the operator's choice, so it does not count as a failure.

@@ -13,9 +13,9 @@
 //! since the previous missed probe to the silence, but at most one second. The limit matters when
 //! the nanny itself was stopped, frozen or short of processor time, and sent no probes.
 //!
-//! A process is considered hanging only after it has answered once: without any answer, a blocked
-//! path between nanny and dnsmasq is equally likely. A process that the kernel shows as stopped
-//! hangs in any case.
+//! Before the first answer, a blocked path between nanny and dnsmasq is as likely as a hang. So a
+//! process that has never answered is not considered hanging, unless the kernel shows it as
+//! stopped.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 use wire::{Nameserver, ServerAddr};
 
-/// The pause between probes while dnsmasq answers.
+/// The time from the start of a probe to the start of the next, while dnsmasq answers.
 const INTERVAL: Duration = Duration::from_secs(3);
 /// Timeout of a probe. The next probe begins when a probe times out.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -161,9 +161,9 @@ struct ProbeSilence {
     last_state: ProcessState,
     /// The time since the first missed probe.
     lasts: Duration,
-    /// The time since the process last used the processor.
+    /// The time at the end of `lasts` in which the process used no processor time.
     idle: Duration,
-    /// The time since a signal stopped the process.
+    /// The time at the end of `lasts` in which a signal kept the process stopped.
     stopped: Duration,
 }
 

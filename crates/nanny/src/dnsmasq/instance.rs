@@ -59,9 +59,7 @@ impl DnsmasqInstance {
 
         let (sent, quiet) = search
             .await
-            .inspect_err(
-                |error| error!(%error, "cannot search for a moment at which no query waits for an answer"),
-            )
+            .inspect_err(|error| error!(%error, "the task that sends a signal to dnsmasq failed"))
             .ok()?;
         self.quiet = quiet;
         sent.ok()

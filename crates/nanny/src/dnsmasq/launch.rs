@@ -18,11 +18,12 @@
 //! dnsmasq.
 //!
 //! dnsmasq treats a `server=` line of its servers file like a `--server` argument that follows the
-//! arguments on the command line, and reads the file again on SIGHUP. With a servers file, dnsmasq
-//! never reads resolv.conf itself. If dnsmasq read resolv.conf, it would need a restart whenever
-//! configured servers replace the servers of resolv.conf. If a servers file is not possible (see
-//! [`EditMode::Restart`]), the servers are arguments, as with kube-dns. Then an edit restarts
-//! dnsmasq, and dnsmasq reads resolv.conf itself unless upstream servers are configured.
+//! arguments on the command line, and reads the file again on SIGHUP. With a servers file, the
+//! nanny passes `--no-resolv`, so dnsmasq never reads resolv.conf itself. Otherwise dnsmasq would
+//! need a restart whenever configured servers replace the servers of resolv.conf. If a servers file
+//! is not possible (see [`EditMode::Restart`]), the servers are arguments, as with kube-dns. Then
+//! an edit restarts dnsmasq, and dnsmasq reads resolv.conf itself unless upstream servers are
+//! configured.
 //!
 //! By default, a dnsmasq started by root changes to the user `nobody` and to another group. In the
 //! stock manifest, the container has no capability to change users. The nanny can signal a dnsmasq
@@ -119,8 +120,8 @@ const LOOP_DETECTION: &str = "dns-loop-detect";
 const MAX_FORWARDED: usize = 600;
 /// Milliseconds until the first retry to kubedns, and until dnsmasq stops retrying
 /// (`--fast-dns-retry`). Without these retries, a query that is lost in a restart of kubedns would
-/// get no response until the client repeats it after five seconds. kubedns forwards a retried query
-/// only once.
+/// get no response until the client repeats it after five seconds. kubedns does not
+/// forward a retry while the first query waits for an upstream.
 const RETRIES: &str = "500,4000";
 
 impl LaunchPlan {
@@ -207,7 +208,7 @@ impl LaunchPlan {
         }
         if arguments.has_option("no-resolv") {
             self.notes.push(
-                "--no-resolv: resolv.conf is not used, whatever the configuration says".to_owned(),
+                "--no-resolv: resolv.conf is not used, even without upstreamNameservers".to_owned(),
             );
         } else if arguments.has_option("resolv-file") {
             let files: Vec<String> = self
@@ -238,7 +239,7 @@ impl LaunchPlan {
         }
         if arguments.has_option(LOOP_DETECTION) {
             self.notes.push(format!(
-                "--{LOOP_DETECTION}: left out, because kubedns itself detects loops of upstreams"
+                "--{LOOP_DETECTION}: left out, because kubedns itself detects loops through upstreams"
             ));
         }
     }

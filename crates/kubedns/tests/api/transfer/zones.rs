@@ -1,5 +1,5 @@
-//! Transfers of the zones of `--etcd-zone` and `--external-zone`: a transferred zone has the same
-//! records as the answers, and changes are transferred incrementally.
+//! Transfers of the zones of `--etcd-zone` and `--external-zone`. The records of a
+//! transfer equal those in answers to queries, and changes are transferred incrementally.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,9 @@ use super::{dig, start, whole};
 
 const TO_US: &str = "--transfer-to=127.0.0.1";
 
-/// Waits until the zone has these records in addition to those of its apex and of its name server.
-/// Compares each record with the answer to a query. Returns the SOA.
+/// Waits until a transfer has exactly the records `expected`, apart from those of the apex and of
+/// the name server. Then queries each of these records, and checks that the answer contains it.
+/// Returns the SOA.
 async fn is_transferred_as_answered(kubedns: &Kubedns, domain: &str, expected: &[&str]) -> Soa {
     let (apex, server) = (format!("{domain}. "), format!("ns.dns.{domain}. "));
     eventually(PATIENCE, || async {
@@ -48,8 +49,9 @@ async fn is_transferred_as_answered(kubedns: &Kubedns, domain: &str, expected: &
     Soa::parse(&soa[0])
 }
 
-/// Requests an incremental transfer from the version with the SOA `since`, and waits until the
-/// response has these deleted and added records below the apex.
+/// Repeats an incremental transfer (IXFR) from the version with the SOA `since` until the response
+/// deletes exactly the records `gone` and adds exactly the records `come`. Ignores the records of
+/// the apex.
 async fn has_changed(kubedns: &Kubedns, domain: &str, since: &Soa, gone: &[&str], come: &[&str]) {
     eventually(PATIENCE, || async {
         let response = client::tcp(kubedns.dns, &since.query(domain), PATIENCE).await;
@@ -82,7 +84,8 @@ async fn has_changed(kubedns: &Kubedns, domain: &str, since: &Soa, gone: &[&str]
     .await;
 }
 
-/// The numbers of an SOA record that an IXFR query sends back to the server.
+/// SERIAL and EXPIRE of an SOA record, which an IXFR query sends back to the server. EXPIRE
+/// shows kubedns whether its own process made the version with this SERIAL.
 struct Soa {
     serial: u32,
     expire: u32,
@@ -155,7 +158,7 @@ async fn etcd_zone_is_transferred() {
     has_changed(&kubedns, "skydns.local", &soa, &[], &come).await;
     assert!(
         whole(kubedns.dns, "arpa", &[]).is_err(),
-        "kubedns does not have the whole zone arpa"
+        "kubedns must refuse a transfer of arpa, because it has only a part of this zone"
     );
     kubedns.stop().await;
 }

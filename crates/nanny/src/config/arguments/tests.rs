@@ -1,4 +1,4 @@
-//! Tests of command lines in the spellings of getopt, and of configuration files.
+//! Tests of command lines in the forms that getopt accepts, and of configuration files.
 
 use std::fs;
 

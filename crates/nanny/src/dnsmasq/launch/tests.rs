@@ -329,7 +329,7 @@ fn mended(case: &str, effect: &mut Effect) {
         | "stub server by cluster name that is not there" => {
             effect.servers = vec!["/acme.example/127.0.0.1#9999".to_owned()];
         }
-        // kube-dns uses three upstream servers at most.
+        // kube-dns rejects a ConfigMap with more than three upstream servers.
         "four upstream servers" => {
             effect.servers = (1..=4).map(|last| format!("192.0.2.{last}")).collect();
             effect.reads_resolv_conf = false;
