@@ -46,7 +46,9 @@ pub struct Flags {
     /// interval to check for configuration updates (the nanny is also notified of changes)
     #[arg(long = "syncInterval", value_name = "duration", default_value = "10s")]
     pub sync_interval: GoPeriod,
-    /// local kubedns instance address for non-IP name resolution
+    /// address of kubedns: an IP address or a name, with or without a port (kubedns resolves stub
+    /// servers given by a name in the cluster domain; with -forward=kubedns, dnsmasq forwards all
+    /// queries to kubedns)
     #[arg(
         long = "kubednsServer",
         value_name = "string",

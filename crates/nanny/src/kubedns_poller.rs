@@ -117,8 +117,8 @@ fn warn_of_missing_routes(kubedns: Nameserver, rcode: ResponseCode) {
     warn!(
         %kubedns,
         %rcode,
-        "kubedns does not report its routes: check its version; \
-         after an edit of the configuration, dnsmasq keeps old answers for their TTL"
+        "kubedns does not report its routes, so after an edit of the configuration dnsmasq keeps \
+         old answers for their TTL: check that kubedns has the same version as the nanny"
     );
 }
 

@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use warp::Filter;
 
-/// The longest pause after the first failed attempt to listen. It doubles after each further
-/// failure, up to [`LONGEST_PAUSE`].
+/// The pause after the first failed attempt to listen. The pause doubles after each further
+/// failure, up to [`LONGEST_PAUSE`]. [`Backoff`] shortens each pause at random.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);

@@ -137,7 +137,7 @@ impl NannyCounters {
             )?,
             routes_pending: metrics.int_gauge(
                 "nanny_routes_pending",
-                "1 while dnsmasq uses older servers, because it could not be given the newest ones.",
+                "1 while dnsmasq uses older servers, because the nanny could not deliver the newest servers.",
             )?,
             stub_domains: metrics.int_gauge("nanny_stub_domains", "Stub domains in force.")?,
             upstreams: metrics.int_gauge(

@@ -24,8 +24,9 @@ use crate::report::Report;
 
 /// The longest time that kubedns needs for an answer.
 const LATEST_ANSWER: Duration = Duration::from_secs(2);
-/// The time for which the configurations of kubedns and the nanny may differ without a warning. An
-/// edit reaches a mounted ConfigMap up to a minute and a half later than a watched one.
+/// The time for which the configurations of kubedns and the nanny may differ without a warning. The
+/// nanny reads a ConfigMap volume, which the kubelet updates up to 90 seconds after an edit. If
+/// kubedns watches the ConfigMap, kubedns gets the edit at once.
 const MAX_DIFFERENCE: Duration = Duration::from_mins(2);
 
 #[derive(Debug)]
@@ -38,7 +39,7 @@ pub(crate) struct RouterInputs {
     pub(crate) kubedns: watch::Receiver<Option<KubednsRoutes>>,
     /// The number of reloads that loop detection has requested so far.
     pub(crate) loop_reloads: watch::Receiver<u64>,
-    /// The servers of stub domains that lead back to dnsmasq.
+    /// The stub servers that forward the names of their stub domain back to dnsmasq.
     pub(crate) stub_loops: watch::Receiver<BTreeSet<StubServer>>,
 }
 
@@ -57,8 +58,8 @@ pub(crate) struct RouterSettings {
     pub(crate) arguments: DnsmasqArguments,
     /// The address of the [SERVFAIL server](crate::dnsmasq::servfail_server).
     pub(crate) servfail_server: Nameserver,
-    /// The labels, such as `forward-loop.1`, that a probe of a stub server puts before the stub
-    /// domain. `None` if stub servers are not probed.
+    /// The labels directly before the stub domain in the names of probes, such as `forward-loop.1`.
+    /// `None` if stub servers are not probed.
     pub(crate) probe_label: Option<String>,
     pub(crate) kubedns: Nameserver,
     pub(crate) forward: ForwardMode,
@@ -252,7 +253,7 @@ impl Router {
             if let OmittedServer::Loop { server, .. } = gone {
                 info!(
                     %server,
-                    "dnsmasq is no longer told to use this server, which is dnsmasq itself"
+                    "dnsmasq is no longer configured to query itself at this address"
                 );
             }
         }
@@ -269,7 +270,7 @@ impl Router {
 struct KubednsState {
     /// The hash of kubedns' routes.
     routes: Option<String>,
-    /// The position of dnsmasq, according to kubedns' `--topology`.
+    /// The value of kubedns' `--topology`. It shows whether kubedns is in front of dnsmasq.
     topology: Option<String>,
     /// See [`RouteSources::kubedns_follows`].
     follows: bool,

@@ -47,7 +47,8 @@ const CLUSTER_DOMAIN: &str = "cluster.local";
 /// The longest wait for the addresses of stub servers before the first start of dnsmasq. With a
 /// servers file, the nanny does not wait, because servers can be added later without a restart.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
-/// The name of the writer of the query log, if dnsmasq does not forward to kubedns.
+/// The name, in the nanny's log, of the process that writes the query log if dnsmasq does not
+/// forward to kubedns.
 const KUBEDNS: &str = "the kubedns in front of dnsmasq (dnsmasq forwards no names to kubedns)";
 /// Timeout of the lookup of -kubednsServer.
 const LOOKUP: Duration = Duration::from_secs(5);
@@ -108,8 +109,8 @@ impl Nanny {
         Ok(start.finish(directory, routing, queries))
     }
 
-    /// Runs dnsmasq and the other tasks. The end of dnsmasq stops the tasks, and the end of a task
-    /// stops dnsmasq.
+    /// Runs the supervisor of dnsmasq and the tasks. The end of the supervisor stops the tasks. The
+    /// end of a task stops the supervisor, which then stops dnsmasq.
     async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         if let Some(mut routes) = self.incomplete {
             // A server whose address arrives after the start would require a restart of dnsmasq.

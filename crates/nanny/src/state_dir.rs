@@ -10,8 +10,8 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use parking_lot::Mutex;
 
-/// Parents of the nanny's own directory, in the order in which they are tried. `/dev/shm` exists
-/// and is writable in every container, even with a read-only root.
+/// Parents of the nanny's own directory, in the order in which they are tried. Container runtimes
+/// usually mount a writable `/dev/shm`, even if the root file system is read-only.
 const PLACES: [&str; 3] = ["/run", "/tmp", "/dev/shm"];
 
 /// Prefix of the name of the nanny's own directory; the process ID follows.

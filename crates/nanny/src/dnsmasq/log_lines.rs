@@ -89,7 +89,8 @@ impl<'a> LogLine<'a> {
     }
 
     fn write_raw(&self, json: bool) {
-        // A name in a client's query could contain a character that begins another line.
+        // Clients choose the names in lines of `--log-queries`. A control character in a name could
+        // corrupt the log.
         let printable: String = self
             .text
             .chars()

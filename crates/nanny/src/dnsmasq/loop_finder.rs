@@ -8,9 +8,10 @@
 //! begins or ends, the nanny makes dnsmasq read its servers again. dnsmasq then leaves out the
 //! server, or uses the server again.
 //!
-//! dnsmasq does not probe the servers of stub domains, which may rightly forward all other names to
-//! the cluster. The nanny asks these servers for [names of their domains](super::stub_probes), and
-//! leaves out the servers that lead back to dnsmasq.
+//! dnsmasq does not probe the servers of stub domains. Such a server may forward names outside its
+//! stub domain to the cluster DNS, but must not forward names of this domain back to dnsmasq. So
+//! the nanny asks these servers for [names of their domains](super::stub_probes), and leaves out a
+//! server if such a query comes back to dnsmasq.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -34,11 +35,12 @@ use crate::report::Report;
 /// Maximum number of probed servers that serve all names. The same maximum applies to the probed
 /// servers of stub domains.
 const MAX_PROBED: usize = 64;
-/// Pause before the first probes, and after a change of the routes. A loop may lead through a
-/// Service that selects this pod. Such a loop begins only when the pod is ready.
+/// Pause before the first probes, at the start and after a change of the routes. A loop through a
+/// Service that selects this pod begins only when the pod is ready, so earlier probes would not
+/// find the loop.
 const MIN_PAUSE: Duration = Duration::from_secs(4);
-/// The longest pause between probes: the pause doubles after each probe. A new loop is found within
-/// half a minute.
+/// The longest pause between probes. The pause doubles each time until it reaches this length, so a
+/// new loop is found within half a minute.
 const MAX_PAUSE: Duration = Duration::from_secs(20);
 /// The prefix of the random address. Packets to this prefix are discarded (RFC 6666), so no server
 /// has such an address. An address of a private range would be filtered by servers that protect
@@ -76,7 +78,7 @@ impl LoopMark {
     }
 
     /// Whether the answer shows that the server forwards to this dnsmasq. `None` after SERVFAIL,
-    /// which proves nothing: another dnsmasq in the loop may have given up.
+    /// which proves nothing: a resolver between the server and this dnsmasq may have failed.
     fn leads_back(&self, answer: &DnsAnswer) -> Option<bool> {
         let mut answers = answer.message.answers.iter();
         if answers.any(|record| matches!(&record.data, RData::AAAA(ip) if ip.0 == self.address)) {
@@ -217,7 +219,8 @@ impl LoopFinder {
         let server = ServerAddr::from(*server);
         let answer = query_server(&server, Transport::Udp, &probe.query(), TIMEOUT).await;
 
-        // In a loop, the answer is SERVFAIL or missing, as after any other failure.
+        // In a loop, the server answers SERVFAIL or not at all, but so does a server that fails for
+        // another reason. Only the return of the probe proves a loop.
         if probe.came_back() {
             return Some(true);
         }

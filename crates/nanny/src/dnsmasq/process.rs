@@ -32,14 +32,14 @@ use crate::dnsmasq::signal_helper::SignalHelper;
 const LONGEST_LINE: usize = 4096;
 /// Maximum number of octets that are read from a pipe at once.
 const READ: usize = 64 << 10;
-/// Size of a log pipe in octets: the largest size that needs no capability. The pipe holds about
-/// 10,000 lines.
+/// Size of a log pipe in octets. By default, Linux allows no larger pipe without the capability
+/// `SYS_RESOURCE`. The pipe holds about 10,000 lines.
 const PIPE: i32 = 1 << 20;
 /// Maximum number of events in the queue. Further events are dropped; most of them repeat earlier
 /// events.
 const WAITING_EVENTS: usize = 64;
-/// The time to wait for the last lines of a process that has ended. The children of dnsmasq that
-/// answer over TCP may keep the pipe open.
+/// The time to wait for the last lines of a process that has ended. A child of dnsmasq that could
+/// not be killed keeps the pipe open longer.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
 /// A dnsmasq process. Dropping this value kills the process.
@@ -212,8 +212,8 @@ const REPETITION_TIME: Duration = Duration::from_secs(1);
 /// Maximum number of lines remembered for [`REPETITION_TIME`].
 const MAX_REMEMBERED: usize = 1024;
 
-/// Recent lines of dnsmasq about its servers. dnsmasq reads its servers several times and logs all
-/// servers each time.
+/// Recent lines of [`LineSeverity::Detail`]. At a start or a reload, dnsmasq reads its servers
+/// several times, and logs all servers each time.
 #[derive(Debug, Default)]
 struct RecentDetails {
     since: Option<Instant>,

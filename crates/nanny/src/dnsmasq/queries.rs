@@ -49,7 +49,8 @@ struct SharedFollowers {
     state: Mutex<FollowerState>,
     /// The arguments of the user contain `--log-queries=extra`.
     always_logged: bool,
-    /// The query log is open, and dnsmasq logs queries only for it.
+    /// True while dnsmasq has to run with `--log-queries=extra` for the query log. Always false if
+    /// `always_logged` is true.
     wanted: watch::Sender<bool>,
     counters: FollowerCounters,
 }
@@ -109,8 +110,8 @@ impl Default for QueryRanking {
 
 impl QueryRanking {
     fn count(&mut self, query: &LoggedQuery, now: Instant) {
-        // The nanny and the sidecar query names that end in `bind` all the time, and nobody else
-        // queries such names.
+        // The nanny and the sidecar query names that end in `bind` all the time. Other clients
+        // rarely do, so the ranking leaves out these names.
         let is_own = query.name.rsplit('.').next() == Some("bind");
         if is_own || !self.sampler.is_due() {
             return;
@@ -143,9 +144,9 @@ struct FollowerQueue {
     rate: u32,
     lines: VecDeque<QueryLine>,
     left_out: u64,
-    /// The time of the last matching query in whole seconds, and the number of lines queued within
-    /// that second.
+    /// The time of the last matching query, in whole seconds since 1970.
     second: u64,
+    /// The number of lines queued within `second`.
     queued_in_second: u32,
 }
 
@@ -164,8 +165,8 @@ impl FollowerQueue {
             self.queued_in_second = 0;
         }
 
-        // A line beyond the rate or the bound is left out. The reader gets the number of such
-        // lines.
+        // A line that exceeds `rate` or `MAX_QUEUED` is left out. The reader gets the number of the
+        // lines left out.
         if self.queued_in_second >= self.rate {
             counters.rate_limited.inc();
             self.left_out += 1;
@@ -263,7 +264,7 @@ impl QueryFollowers {
     pub(crate) fn ranking(&self) -> Result<RankingDocument, QueriesNotLogged> {
         let state = self.0.state.lock();
         let ranking = state.ranking.as_ref().ok_or(QueriesNotLogged)?;
-        // The nanny does not ask the API server, so it knows no pods.
+        // The nanny does not query the API server, so it does not know which pods the clients are.
         Ok(RankingDocument::new(
             &ranking.top.ranking(ROWS),
             &HashMap::new(),

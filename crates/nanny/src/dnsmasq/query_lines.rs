@@ -12,9 +12,9 @@
 //! without an answer is reported without an RCODE after [`UNANSWERED_AFTER`], or when more than
 //! [`MAX_WAITING`] queries wait.
 //!
-//! dnsmasq forwards identical queries of several clients only once. After the lines of the
-//! response, each further query has a line `reply query is duplicate`. If a client repeats a query
-//! from the same port, dnsmasq answers only the last repetition.
+//! dnsmasq forwards identical queries of several clients only once. After the lines of the response
+//! to one of these queries, dnsmasq logs the line `reply query is duplicate` for each other one. If
+//! a client repeats a query from the same port, dnsmasq answers only the last repetition.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -89,7 +89,7 @@ struct LineAnswer<'l> {
     by: Option<&'l str>,
 }
 
-/// Joins the lines of all queries.
+/// Joins the lines of each query into a [`LoggedQuery`].
 #[derive(Debug, Default)]
 pub(crate) struct QueryLineJoiner {
     /// The queries that wait for an answer, oldest first.

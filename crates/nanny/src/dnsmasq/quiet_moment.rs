@@ -208,7 +208,8 @@ const POLLS: [libc::c_long; 2] = [libc::SYS_poll, libc::SYS_ppoll];
 #[cfg(not(target_arch = "x86_64"))]
 const POLLS: [libc::c_long; 1] = [libc::SYS_ppoll];
 
-/// Returns whether packets wait at the port. A table that cannot be read counts as empty.
+/// Returns whether packets wait at the port. A table that cannot be read counts as empty, because
+/// `udp6` is missing on a machine without IPv6.
 fn has_packets_waiting(pid: Pid, port: u16) -> bool {
     ["udp", "udp6"].iter().any(|table| {
         let table = fs::read_to_string(format!("/proc/{pid}/net/{table}"));

@@ -1,5 +1,6 @@
-//! A server that answers every query with SERVFAIL, for stub domains without a usable server. It
-//! also gets the queries that only kubedns can forward, until kubedns follows the configuration.
+//! A server that answers every query with SERVFAIL, for stub domains without a usable server.
+//! dnsmasq also forwards to this server the queries that only kubedns can forward, for example over
+//! TLS, until kubedns is known to have the same configuration as the nanny.
 //!
 //! Forwarding queries for these stub domains to the upstream servers would leak internal names.
 //! NXDOMAIN from dnsmasq would be wrong, and clients would cache it. SERVFAIL is correct, and
@@ -12,8 +13,9 @@
 //! which the query arrived. dnsmasq is the only client, so connections are few and short.
 //!
 //! hickory-server parses the queries and serves the UDP socket, where it answers malformed queries
-//! with FORMERR. It would accept any number of connections, so this module serves the TCP socket
-//! itself ([the decision] has the reasons). A malformed query closes its connection.
+//! with FORMERR. hickory-server does not limit the number of TCP connections, so this module serves
+//! the TCP socket itself ([the decision] has the reasons). A connection on which a malformed query
+//! arrives is closed.
 //!
 //! [the decision]: ../../../../../docs/decisions/servfail-server.md
 
@@ -67,7 +69,7 @@ pub(crate) struct ServfailServer {
 }
 
 impl ServfailServer {
-    /// Binds a free port. The server recognizes `probes`.
+    /// Binds a free port. In `probes`, the server records the probes that come back.
     pub(crate) async fn bind(probes: StubProbes) -> io::Result<Self> {
         Self::bind_one_of(repeat_n(0, BIND_ATTEMPTS), probes).await
     }

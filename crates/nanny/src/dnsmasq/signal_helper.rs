@@ -1,8 +1,8 @@
-//! A helper process that signals one dnsmasq where the nanny cannot.
+//! A helper process that signals one dnsmasq process when the nanny cannot.
 //!
-//! * The helper signals a dnsmasq that runs as another user. To do so, the helper changes to this
-//!   user with the capability SETUID, which dnsmasq needs too. The nanny keeps its own user and
-//!   does not need the capability KILL.
+//! * The helper signals a dnsmasq that runs as another user. To do so, the helper switches to that
+//!   user. For this switch, the container needs the capability SETUID, which dnsmasq needs, too.
+//!   The nanny keeps its own user and does not need the capability KILL.
 //! * When the nanny has ended, the helper kills dnsmasq and its child processes, which answer over
 //!   TCP. Without the helper, the kernel would kill only dnsmasq itself (see [`daemon::exec`]), and
 //!   only if dnsmasq has not changed its user or group.
@@ -95,7 +95,8 @@ impl SignalHelper {
         match timeout(RESPONSE_TIMEOUT, exchange).await {
             Ok(Ok(0)) => Ok(()),
             Ok(Ok(errno)) => Err(Errno::from_raw(errno.into())),
-            // The helper has ended or is stopped.
+            // The helper has ended or is stopped. The nanny asks the helper only after the nanny's
+            // own kill(2) has failed with EPERM, so the result is EPERM again.
             Ok(Err(_)) | Err(_) => Err(Errno::EPERM),
         }
     }

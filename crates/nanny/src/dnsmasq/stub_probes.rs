@@ -1,9 +1,9 @@
 //! Probes that find forwarding loops through the servers of stub domains.
 //!
-//! The server of a stub domain may forward names outside the domain to the cluster, but must not
-//! forward names of the domain back to this dnsmasq. So a probe asks the server for a random name
-//! of the domain. dnsmasq forwards the names of probes to the [SERVFAIL server]. If the SERVFAIL
-//! server receives the name of a probe, there is a loop.
+//! The server of a stub domain may forward names outside the domain to the cluster DNS, but must
+//! not forward names of the domain back to this dnsmasq. So a probe asks the server for a random
+//! name of the domain. dnsmasq forwards the names of probes to the [SERVFAIL server]. If the
+//! SERVFAIL server receives the name of a probe, there is a loop.
 //!
 //! [SERVFAIL server]: crate::dnsmasq::servfail_server
 
@@ -25,14 +25,15 @@ pub(crate) struct StubProbes(Arc<SharedProbes>);
 
 #[derive(Debug)]
 struct SharedProbes {
-    /// The labels between the number of a probe and the stub domain. No other dnsmasq has them.
+    /// The labels between the number of a probe and the stub domain. The second label is random, so
+    /// other nannies use other labels.
     label: String,
     /// The number of each probe, and whether it came back.
     in_flight: Mutex<HashMap<u64, bool>>,
 }
 
 impl StubProbes {
-    /// Creates an empty set of probes, with labels that no other dnsmasq has.
+    /// Creates an empty set of probes, with labels that no other nanny uses.
     pub(crate) fn new() -> Self {
         Self(Arc::new(SharedProbes {
             label: format!("forward-loop.{:016x}", fastrand::u64(..)),

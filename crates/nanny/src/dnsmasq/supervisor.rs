@@ -245,7 +245,7 @@ impl Supervisor {
                 let _ = instance.process.send_signal(Signal::SIGKILL).await;
             }
             InstanceEnd::Replace => {
-                // If SIGTERM was not sent, `stop` below sends it.
+                // A failure needs no handling here, because `stop` below sends SIGTERM in any case.
                 let sent = instance.signal_quietly(Signal::SIGTERM).await;
                 debug!(?sent, "dnsmasq ends and is replaced");
             }
@@ -373,7 +373,7 @@ impl Supervisor {
         };
 
         debug!(?sent, "reload removes servers");
-        // Queries may have been dropped.
+        // Without a quiet moment, queries may have been dropped.
         if sent == SignalTiming::Anyway {
             self.report.count_hasty_reload();
         }
@@ -392,9 +392,9 @@ impl Supervisor {
     }
 
     /// Selects the routes and arguments for a start of dnsmasq: the newest routes, or the routes in
-    /// force if the newest routes need a trial. If the newest routes cannot be written, but the
-    /// servers file still has the routes in force, dnsmasq starts with these. If the file has
-    /// neither, the servers become arguments.
+    /// force if the newest routes need a trial. If the newest routes cannot be written to the
+    /// servers file, a restarted dnsmasq uses the routes in force, provided that the file still
+    /// contains them. Otherwise the newest servers become arguments.
     fn select_arguments(&mut self, is_first: bool) -> StartArguments {
         if self.plan.mode == EditMode::Restart {
             // New arguments need a trial, except at the first start. So a restart does not use
@@ -488,7 +488,8 @@ async fn request_statistics(instance: &mut DnsmasqInstance) {
     }
 }
 
-/// Waits until the query log starts or ends.
+/// Waits until `wanted` differs from `logs_queries`, so that dnsmasq has to start or stop logging
+/// queries.
 async fn logging_changed(wanted: &mut watch::Receiver<bool>, logs_queries: bool) {
     let changed = wanted.wait_for(|wanted| *wanted != logs_queries);
     if changed.await.is_err() {

@@ -18,7 +18,7 @@ pub(crate) struct StatusRecord {
     loops: LoopSources,
 }
 
-/// The servers that lead back to dnsmasq, grouped by how they were found.
+/// The servers in forwarding loops, grouped by how the loops were found.
 #[derive(Debug, Clone, Default)]
 struct LoopSources {
     /// The servers that are dnsmasq itself, or that forward the names of their stub domain to

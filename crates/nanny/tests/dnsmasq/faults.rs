@@ -179,7 +179,7 @@ async fn sigterm_starts_lameduck() {
     rig.nanny.signal(Signal::SIGTERM);
     rig.logs("stopping signal=\"SIGTERM\"").await;
     rig.until_all("192.0.2.1").await;
-    // The second signal ends the lameduck wait.
+    // `end` sends a second SIGTERM, which ends the lameduck time.
     rig.end().await;
 }
 

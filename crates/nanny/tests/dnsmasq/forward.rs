@@ -1,6 +1,7 @@
 //! dnsmasq in front of kubedns. With `-forward=kubedns`, dnsmasq forwards all queries to kubedns.
-//! Without this flag, dnsmasq forwards to kubedns only the queries that no other server can answer.
-//! When the routes of kubedns change, dnsmasq flushes its cache.
+//! Without this flag, dnsmasq forwards to kubedns only if the configuration requires it, for
+//! example for `hosts` or for servers over TLS. When the routes of kubedns change, the nanny makes
+//! dnsmasq flush its cache.
 
 use std::sync::{Arc, Mutex};
 
@@ -187,7 +188,7 @@ async fn cache_is_flushed_without_servers_file() {
 }
 
 /// If a server that has answered before returns SERVFAIL, dnsmasq repeats the query, and the client
-/// waits twice as long. The nanny's options prevent this.
+/// waits twice as long. The nanny prevents this with the option `--all-servers`.
 #[tokio::test]
 async fn servfail_of_kubedns_is_not_retried() {
     let kubedns = Upstream::start(|asked: &Asked| {
