@@ -120,8 +120,8 @@ const LOOP_DETECTION: &str = "dns-loop-detect";
 const MAX_FORWARDED: usize = 600;
 /// Milliseconds until the first retry to kubedns, and until dnsmasq stops retrying
 /// (`--fast-dns-retry`). Without these retries, a query that is lost in a restart of kubedns would
-/// get no response until the client repeats it after five seconds. kubedns does not
-/// forward a retry while the first query waits for an upstream.
+/// get no response until the client repeats it after five seconds. kubedns does not forward
+/// a retry while the first query waits for an upstream.
 const RETRIES: &str = "500,4000";
 
 impl LaunchPlan {

@@ -1,5 +1,5 @@
-//! Transfers of the zones of `--etcd-zone` and `--external-zone`. The records of a
-//! transfer equal those in answers to queries, and changes are transferred incrementally.
+//! Transfers of the zones of `--etcd-zone` and `--external-zone`. The records of a transfer
+//! equal those in answers to queries, and changes are transferred incrementally.
 
 use std::collections::BTreeSet;
 
@@ -84,8 +84,8 @@ async fn has_changed(kubedns: &Kubedns, domain: &str, since: &Soa, gone: &[&str]
     .await;
 }
 
-/// SERIAL and EXPIRE of an SOA record, which an IXFR query sends back to the server. EXPIRE
-/// shows kubedns whether its own process made the version with this SERIAL.
+/// SERIAL and EXPIRE of an SOA record, which an IXFR query sends back to the server. EXPIRE shows
+/// kubedns whether its own process made the version with this SERIAL.
 struct Soa {
     serial: u32,
     expire: u32,
