@@ -2,15 +2,16 @@
 //!
 //! dnsmasq lists its upstreams with their numbers of queries (CHAOS TXT `servers.bind`). The list
 //! has no usable number of failures: dnsmasq 2.90 does not count the failures of a server that is
-//! silent or answers every query with an error. So the sidecar, which shares dnsmasq's network,
-//! probes each upstream once per interval. kubedns, and servers with a probe of their own, are left
-//! out.
+//! silent or answers every query with an error. So the sidecar, which is in dnsmasq's network
+//! namespace, probes each upstream once per interval. kubedns, and the servers of `--probe`, are
+//! not probed as upstreams.
 //!
-//! The nanny reports which names an upstream serves. For a stub domain, the probe queries the SOA
-//! record of that domain. Otherwise the probe queries the NS records of the root. If the upstream
-//! answers this query with SERVFAIL or REFUSED, a second query asks for the address of
-//! `--upstream-probe-name`. SERVFAIL and REFUSED are failures. After a first failure, the probe is
-//! repeated at once.
+//! The nanny reports which names an upstream serves. For an upstream that serves only stub
+//! domains, the probe queries the SOA record of one of these domains. Otherwise the probe queries
+//! the NS records of the root. If the upstream answers SERVFAIL or REFUSED, the probe also queries
+//! the address of `--upstream-probe-name`. The next probe begins with the query that got a usable
+//! answer. A probe fails if none of its queries gets an answer other than SERVFAIL or REFUSED.
+//! After a first failure, the probe is repeated at once.
 //!
 //! An upstream for external names that has answered every probe with an error may serve only
 //! private names. `crate::verdict` does not count such an upstream as down.
@@ -170,8 +171,8 @@ impl UpstreamProbes {
             .map(|server| (server.address, server.queries))
             .collect();
 
-        // When dnsmasq reloads its servers, the new servers take over the counters of the old ones
-        // in the order of the list, whatever their addresses.
+        // When dnsmasq reloads its servers, it gives the counters of the old servers to the new
+        // servers, in the order of the list. So the counters are not used if the list has changed.
         let order: Vec<SocketAddr> = listed.iter().map(|server| server.address).collect();
         let mut last_order = self.listed.lock();
         let are_counters_own = last_order.is_empty() || *last_order == order;
@@ -200,7 +201,7 @@ impl UpstreamProbes {
             upstream.set_purpose(purpose);
         }
 
-        // The list is read in each round; most of the time it is the same.
+        // The list is read in each round, but is logged only after a change.
         if has_changed {
             let upstreams: Vec<String> = wanted.keys().map(ToString::to_string).collect();
             let upstreams = upstreams.join(" ");

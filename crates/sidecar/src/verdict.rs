@@ -1,10 +1,11 @@
 //! The verdict on the pod: its level, and the findings with their age and their remedies.
 //!
 //! [`find_faults`] is a pure function of the status. [`Verdicts`] remembers the start of each
-//! fault, and hides a fault until it has lasted for some time, usually
-//! [`FindingKind::passes_within`]. The metrics also leave out the hidden faults. As in the critical
-//! alerts, a pod is down if clients get no answers for cluster names, or no answers for external
-//! names. A degraded pod still answers.
+//! fault. A fault becomes a finding when it has lasted for a minimum time, usually
+//! [`FindingKind::passes_within`]. The verdict and the metrics contain only findings.
+//!
+//! A pod is down if clients get no answers for cluster names, or no answers for external names. The
+//! critical alerts fire for the same reasons. A degraded pod still answers.
 
 mod loops;
 mod probes;
@@ -99,7 +100,7 @@ impl PodFault {
     }
 }
 
-/// The fault if clients over `--client-qps` got REFUSED in the last few minutes.
+/// The fault if clients over `--client-qps` got REFUSED within the last [`LIMITED_WITHIN`].
 fn limited_clients(status: &SidecarStatus) -> Option<PodFault> {
     let age = status.time.saturating_sub(status.clients_limited_at?);
     if u128::from(age) >= LIMITED_WITHIN.as_millis() {
@@ -125,8 +126,7 @@ fn kubedns_faults(kubedns: &KubednsReport) -> Vec<PodFault> {
     faults
 }
 
-/// The fault of a node whose clients are answered by pods of other nodes, although this pod is a
-/// DNS pod of the node.
+/// The fault if DNS pods of other nodes may answer the clients on this pod's node.
 fn node_fault(node: &NodeReport) -> Option<PodFault> {
     match node.servers? {
         NodeServers::Own => None,
@@ -294,8 +294,8 @@ impl Verdicts {
                 .any(|fault| fault.kind == *kind && fault.subject == *subject)
         });
 
-        // A fault that ends in time, such as an edit that only one container has applied so far, is
-        // never shown.
+        // A fault that ends within `passes_within` is never shown. For example, kubedns and dnsmasq
+        // have different configurations just after an edit.
         let mut findings = Vec::new();
         for fault in faults {
             let object = (fault.kind, fault.subject.clone());

@@ -38,7 +38,7 @@ use crate::record::TTL;
 const EXTERNAL_TTL: u32 = 60;
 /// The steps of work that each lookup of a name costs, in addition to the steps for the entries.
 const LOOKUP_STEPS: usize = 32;
-/// The implemented version of the DNS-based service discovery specification.
+/// The implemented version of the Kubernetes DNS-Based Service Discovery specification.
 const SPECIFICATION_VERSION: &str = "1.1.0";
 
 /// Result of writing the records for the query name.
@@ -70,7 +70,7 @@ pub(crate) struct AnswerWriter<'q, 'b, V> {
     /// an alias of the configuration, the target of the alias.
     name: &'q [u8],
     /// Whether the query name is a host or an alias of the configuration, or `localhost`. Such a
-    /// name is answered as if it were in none of our zones.
+    /// name counts as outside our zones: it owns the SOA record of its negative answer.
     own: bool,
     pub(crate) message: ResponseWriter<'q, 'b>,
     /// Queries that upstreams must answer before this answer is complete.
@@ -176,8 +176,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
             _ => self.status_without_type(path),
         };
 
-        // Only a whole zone answers NODATA for empty non-terminals. kube-dns answers NXDOMAIN, and
-        // some search lists depend on that NXDOMAIN.
+        // An empty non-terminal gets NODATA only with `--strict-dns` or in a further zone. kube-dns
+        // answers NXDOMAIN, and some search lists depend on that NXDOMAIN.
         if status == AnswerStatus::Missing
             && self.is_whole_zone()
             && self.exists_without_records(path)
@@ -199,7 +199,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         self.view.zone().strict || self.authority.further.is_some()
     }
 
-    /// Answers for names that exist without a Service.
+    /// Answers for the fixed names of a zone: `dns-version`, and the name server `ns.dns`. `None`
+    /// if the caller must look up the records of the name.
     fn write_well_known(&mut self, path: &[&str]) -> Option<AnswerStatus> {
         if self.authority.further.is_some() {
             return self.write_further_name_server(path);
@@ -369,8 +370,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         self.write_zone_answer()
     }
 
-    /// Marks the query name as a host or an alias of the configuration. It is answered as if it
-    /// were in none of our zones.
+    /// Marks the query name as a host or an alias of the configuration. The name then owns the SOA
+    /// record of a negative answer.
     pub(crate) fn mark_own(&mut self) {
         self.own = true;
     }

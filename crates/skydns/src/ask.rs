@@ -21,7 +21,7 @@ pub struct Response {
     pub rcode: Option<u16>,
     /// The answer section, in random order, as a client gets it.
     pub records: Vec<Record>,
-    /// Whether the answer is truncated over UDP without EDNS.
+    /// Whether the answer would be truncated over UDP without EDNS.
     pub truncated: bool,
     /// External queries that a full answer needs.
     pub external: Vec<ExternalQuery>,
@@ -51,7 +51,7 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
     let mut out = Vec::new();
 
     for round in 0..=MAX_ROUNDS {
-        // The server ends the lookups after the same number of rounds.
+        // The DNS server also makes at most this number of rounds of external queries.
         if round == MAX_ROUNDS {
             external.close();
         }

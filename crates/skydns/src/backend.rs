@@ -55,8 +55,8 @@ pub trait Records: Any + Send + Sync {
     /// Visits the owner name of every stored record, as a path: see [`EntryVisit::path`].
     /// Wildcards, and pod names synthesized from addresses, are left out.
     ///
-    /// If `unlike` is given, a name may be left out if its records in `unlike` are the same. The
-    /// time of such a visit is proportional to the difference.
+    /// If `unlike` is given, names whose records are the same in `unlike` may be left out. Such a
+    /// visit takes time in proportion to the number of differences.
     fn owner_names(&self, _unlike: Option<&dyn Records>, _visit: &mut dyn FnMut(&[&str])) {}
 
     /// Whether there are names below `path`, so that the name exists even without records (RFC

@@ -1,5 +1,5 @@
-//! Metrics of the upstreams of dnsmasq. Only present upstreams have series, so the number of series
-//! is bounded.
+//! Metrics of the upstreams of dnsmasq. Only upstreams in dnsmasq's last list have series, and at
+//! most [`MAX_UPSTREAMS`](super::MAX_UPSTREAMS) of them.
 
 use std::net::SocketAddr;
 
@@ -57,7 +57,7 @@ impl UpstreamMetrics {
             )?,
             duration: metrics.histogram_vec(
                 &name("probe_duration_seconds"),
-                "Latency of usable answers to probes of an upstream of dnsmasq.",
+                "Latency of answers to probes of an upstream of dnsmasq, except SERVFAIL and REFUSED.",
                 &BUCKETS,
                 &["upstream"],
             )?,

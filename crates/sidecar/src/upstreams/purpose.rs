@@ -29,8 +29,8 @@ impl UpstreamPurpose {
     }
 
     /// The purpose of the server with this address, from the nanny's routes. The routes do not
-    /// contain servers that dnsmasq's arguments give for some domains only; the purpose of these
-    /// servers is unknown.
+    /// contain the servers of arguments such as `--server=/<domain>/<address>`, so the purpose of
+    /// these servers is unknown.
     pub(super) fn in_routes(address: SocketAddr, nanny: &NannyStatus, probe_name: &Name) -> Self {
         let address = address.to_string();
         let routes = &nanny.routes;

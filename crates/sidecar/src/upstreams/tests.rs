@@ -26,7 +26,7 @@ impl Lab {
         let dnsmasq = Server::start(move |asked: &Asked| {
             assert_eq!(asked.name(), "servers.bind.");
             let reply = Reply::to(&asked.packet);
-            // dnsmasq truncates a UDP answer of more than 512 octets.
+            // dnsmasq truncates a UDP answer of more than 512 octets, such as one of 21 texts.
             if asked.transport == Transport::Udp && told.lock().len() > 20 {
                 return reply.truncated().into();
             }
@@ -245,7 +245,7 @@ async fn failed_probe_is_repeated_at_once() {
 }
 
 /// The probe of a stub domain's server is one query. If any other server refuses the first query,
-/// the probe sends a second query, for a name that the operator has chosen.
+/// the probe sends a second query, for `--upstream-probe-name`.
 #[tokio::test]
 async fn refused_root_leaves_second_query() {
     let picky = || {
@@ -286,7 +286,8 @@ async fn refused_root_leaves_second_query() {
     }
 }
 
-/// A resolver without access to the root answers SERVFAIL after three seconds.
+/// An upstream that answers SERVFAIL after three seconds is not silent. A resolver that cannot
+/// reach the root servers may answer that late.
 #[tokio::test]
 async fn late_servfail_is_no_silence() {
     let late = Server::start(|asked: &Asked| {
@@ -358,7 +359,7 @@ async fn list_is_kept_while_dnsmasq_is_silent() {
         [""; 0],
         "a removed upstream is not exported"
     );
-    // dnsmasq returns an empty list.
+    // dnsmasq returns an empty list, so the previous list is used.
     lab.texts.lock().clear();
     lab.rounds(1).await;
     assert_eq!(lab.said(), ["Answers [] 0 of 3, asked 1"]);

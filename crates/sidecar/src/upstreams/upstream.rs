@@ -30,7 +30,7 @@ pub(super) const MAX_HISTORY: usize = 120;
 #[derive(Debug)]
 pub(super) struct ProbedUpstream {
     pub(super) purpose: UpstreamPurpose,
-    /// The position in `purpose.questions` of the question that the upstream answered last.
+    /// The position in `purpose.questions` of the query that last got a usable answer.
     preferred: usize,
     pub(super) status: DnsmasqUpstream,
     since: Instant,

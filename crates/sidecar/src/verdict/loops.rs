@@ -1,5 +1,5 @@
 //! Faults of upstreams that forward queries back to the pod. While such a loop lasts, kubedns and
-//! dnsmasq do not send clients' queries through it.
+//! dnsmasq do not send these upstreams the queries that would come back.
 
 use reports::finding::FindingKind;
 use reports::sidecar::SidecarStatus;
@@ -35,10 +35,10 @@ fn loop_of_kubedns(status: &SidecarStatus) -> Option<PodFault> {
     let text = if kubedns.forward_loops > 1.0 {
         let count = kubedns.forward_loops;
         format!(
-            "{count} upstreams of kubedns forward queries back to kubedns: kubedns sends them no such queries until the loops end"
+            "{count} upstreams of kubedns forward queries back to kubedns: until the loops end, kubedns does not send them the queries that would come back"
         )
     } else {
-        "an upstream of kubedns forwards queries back to kubedns: kubedns sends it no such queries until the loop ends"
+        "an upstream of kubedns forwards queries back to kubedns: until the loop ends, kubedns does not send it the queries that would come back"
             .to_owned()
     };
     Some(PodFault::new(FindingKind::ForwardingLoop, "kubedns", text))
@@ -46,7 +46,7 @@ fn loop_of_kubedns(status: &SidecarStatus) -> Option<PodFault> {
 
 fn loop_of_dnsmasq(status: &SidecarStatus) -> Option<PodFault> {
     let loops = list_loops(status)?;
-    let text = format!("upstreams forward to dnsmasq and are left out: {loops}");
+    let text = format!("dnsmasq does not use upstreams that forward queries back to it: {loops}");
     Some(PodFault::new(FindingKind::ForwardingLoop, "dnsmasq", text))
 }
 

@@ -15,8 +15,8 @@ use crate::time::millis_since_1970;
 const RESTARTS_OF_FAULT: usize = 3;
 const RESTARTS_WITHIN: Duration = Duration::from_mins(10);
 
-/// The faults of processes. `silent` has the findings about servers that do not answer. If a server
-/// does not answer, the missing report of its container is not a further fault.
+/// The faults of processes. `silent` holds the kinds of the faults that probes found. If a probed
+/// server does not answer, the missing report of its container is not a further fault.
 pub(super) fn process_faults(status: &SidecarStatus, silent: &[FindingKind]) -> Vec<PodFault> {
     let mut faults = Vec::new();
     if let Some(nanny) = &status.nanny.known {

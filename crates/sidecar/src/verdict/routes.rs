@@ -108,8 +108,8 @@ fn route_fault(route: &str, servers: &BTreeMap<String, ServerState>) -> Option<P
     let all = servers.len();
     let list = down.join(", ");
 
-    // If all servers for external names are down, the pod is down. With an unproven server, or for
-    // the names of a stub domain, the pod is only degraded.
+    // If all servers for external names are down, the pod is down. If some of them are unproven and
+    // the others down, or if the route is a stub domain, the pod is only degraded.
     let is_external = route == EXTERNAL_NAMES;
     let names = if is_external {
         "external names".to_owned()

@@ -47,7 +47,8 @@ pub(super) fn stub_domain_faults(status: &SidecarStatus) -> Vec<PodFault> {
     faults
 }
 
-/// The stub domains for which dnsmasq has only the server that answers SERVFAIL.
+/// The stub domains without a usable server. dnsmasq forwards their queries to the nanny, which
+/// answers SERVFAIL.
 fn domains_without_server(nanny: &NannyStatus) -> Vec<&str> {
     let Some(servfail_server) = &nanny.routes.servfail_server else {
         return Vec::new();

@@ -278,8 +278,8 @@ fn upstreams_are_exported_per_route() {
     assert_eq!(exported(&routes(&servers)), of_kubedns);
 }
 
-/// Loops of kubedns or dnsmasq, with and without another server for external names. Without another
-/// server, the outage is reported instead of the loop.
+/// Loops through kubedns or dnsmasq, with and without another server for external names. Without
+/// another server, the outage is reported instead of the loop.
 #[test]
 fn loop_without_other_server_is_outage() {
     let outage = "upstreams_down: external names are not answered: each of their upstreams forwards back to this pod";
@@ -448,7 +448,11 @@ fn missing_report_is_fault_of_its_own() {
         ..status
     };
     let silent = "kubedns_silent: kubedns does not answer (i/o timeout)";
-    assert_eq!(found(&hung), [silent, of_nanny], "one cause, one finding");
+    assert_eq!(
+        found(&hung),
+        [silent, of_nanny],
+        "kubedns is silent, so its missing report is not a fault"
+    );
 }
 
 const REJECTED: &str = r#"{"configuration":{"version":"00ff","error":{"text":"bad IP"}}}"#;
@@ -460,15 +464,15 @@ const FAULTS_OF_NANNY: &str = r#"
     {"routes":{"pending":{"reason":"no space"}}}                   | routes_pending: dnsmasq does not have the newest servers (no space)
     {"configuration":{"version":"1"},"routes":{"kubednsConfiguration":"2"}} | config_differs: kubedns and dnsmasq have different configurations in force
     {"routes":{"unresolved":["a.test","b.test"]}}                  | stub_server_unresolved: names of stub domains' servers have no address: a.test, b.test
-    {"routes":{"loops":["127.0.0.53"]}}                            | forwarding_loop: upstreams forward to dnsmasq and are left out: 127.0.0.53
+    {"routes":{"loops":["127.0.0.53"]}}                            | forwarding_loop: dnsmasq does not use upstreams that forward queries back to it: 127.0.0.53
 "#;
 
 /// Metrics of kubedns, and the findings.
 const FAULTS_OF_KUBEDNS: &str = r#"
     kubedns_config_current 0          | config_rejected: the newest ConfigMap is rejected (kubedns rejects it and logs the reason)
     kubedns_config_unknown_keys 1     | config_unknown_keys: keys of the ConfigMap are unknown and ignored (the log of kubedns names them)
-    kubedns_forward_loops 1           | forwarding_loop: an upstream of kubedns forwards queries back to kubedns: kubedns sends it no such queries until the loop ends
-    kubedns_forward_loops 2           | forwarding_loop: 2 upstreams of kubedns forward queries back to kubedns: kubedns sends them no such queries until the loops end
+    kubedns_forward_loops 1           | forwarding_loop: an upstream of kubedns forwards queries back to kubedns: until the loop ends, kubedns does not send it the queries that would come back
+    kubedns_forward_loops 2           | forwarding_loop: 2 upstreams of kubedns forward queries back to kubedns: until the loops end, kubedns does not send them the queries that would come back
     kubedns_stub_servers_unresolved 1 | stub_server_unresolved: kubedns has no address for some names of stub domains' servers
     kubedns_stale 1                   | serving_stale: kubedns serves the records of its snapshot file
     kubedns_watch_connected{kind="services"} 0 | api_server_lost: kubedns does not see changes of the cluster: its watch of Services or of endpoints is not open
@@ -483,8 +487,8 @@ fn faults_of_kubedns_and_nanny_are_found() {
     for [metric, expected] in table::rows(FAULTS_OF_KUBEDNS) {
         assert_eq!(found(&kubedns(&format!("{metric}\n"))), [expected]);
     }
-    // The records are made from slices, whose watch is closed. The watch of Endpoints does not
-    // help.
+    // kubedns makes its records from EndpointSlices, and their watch is closed. The open watch of
+    // Endpoints does not matter.
     let refused_slices = kubedns(
         "kubedns_watch_connected{kind=\"endpoints\"} 1\n\
          kubedns_watch_connected{kind=\"endpointslices\"} 0\n\
@@ -501,7 +505,11 @@ fn faults_of_kubedns_and_nanny_are_found() {
         nanny: nanny(REJECTED).nanny,
         ..kubedns("kubedns_config_current 0\n")
     };
-    assert_eq!(found(&both).len(), 1, "one ConfigMap, one finding");
+    assert_eq!(
+        found(&both).len(),
+        1,
+        "kubedns and the nanny reject the same ConfigMap"
+    );
 }
 
 /// A stub domain without a usable server: dnsmasq forwards queries for the domain to the nanny's

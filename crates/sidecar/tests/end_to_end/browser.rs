@@ -56,8 +56,8 @@ async fn document(chromium: &Path, url: &str, seconds: u32) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A proxy in front of the status page. `/dns/` always returns the status page, `/once/` only for
-/// the first request. All other requests get the proxy's own sign-in page.
+/// A proxy in front of the status page. Requests for `/dns/`, and the first request for `/once/`,
+/// get the status page. All other requests get the proxy's own sign-in page.
 struct Proxy {
     address: SocketAddr,
     _task: JoinSet<()>,
@@ -119,7 +119,7 @@ async fn answer_request(mut stream: TcpStream, sidecar: SocketAddr, served: Arc<
 )]
 async fn browser_and_sidecar() -> Option<(PathBuf, Servers, Sidecar)> {
     let Some(chromium) = chromium() else {
-        eprintln!("no Chromium here: the page was not tried in a browser");
+        eprintln!("Chromium is not installed: a test of the status page is skipped");
         return None;
     };
     let servers = Servers::start().await;

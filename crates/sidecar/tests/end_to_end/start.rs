@@ -44,7 +44,7 @@ async fn failed_start_is_one_line() {
 #[tokio::test]
 async fn signal_ends_with_success() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        // The signal arrives before the first probe.
+        // The first probe is delayed, so the signal arrives before it.
         let mut sidecar = Sidecar::start(&["--probe=silent,192.0.2.1,x"]).await;
         sidecar.process.signal(signal);
         let status = sidecar.process.wait(PATIENCE).await;

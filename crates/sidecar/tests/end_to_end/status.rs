@@ -1,4 +1,5 @@
-//! `/status` and the page, while the other parts of the pod answer, and while they do not.
+//! The JSON at `/status` and the status page at `/`, with and without answers from kubedns and the
+//! nanny.
 
 use serde_json::Value;
 use testkit::eventually;

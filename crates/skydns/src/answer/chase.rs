@@ -242,8 +242,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
     }
 
     /// Writes an alias without addresses. In the answer section, the CNAME is always written. The
-    /// additional section is for addresses (RFC 2782). There, the CNAME is left out if no records
-    /// from an upstream follow. kube-dns does the same.
+    /// additional section is for addresses (RFC 2782). There, the CNAME is left out if no other
+    /// record follows it. kube-dns does the same.
     fn write_bare_alias(
         &mut self,
         walk: &mut AliasWalk<'q>,
@@ -373,8 +373,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         let aliases = content.aliases.into_shuffled();
         let is_cut = addresses.is_cut || aliases.is_cut;
         if is_cut && walk.section == Section::Additional {
-            // The section is left out, because a client would take an incomplete list of addresses
-            // for the complete one.
+            // The additional section is left out, because a client would take an incomplete list of
+            // addresses for the complete one.
             return Err(MessageFull);
         }
         self.truncated |= is_cut;
@@ -442,8 +442,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
                 Ok(ChaseResult::Failed)
             }
             Some(ExternalAnswer::Records(records)) => self.write_external_records(walk, records),
-            // The section is left out, because a client would take an incomplete list of addresses
-            // for the complete one.
+            // The additional section is left out, because a client would take an incomplete list of
+            // addresses for the complete one.
             Some(ExternalAnswer::Truncated(_)) if walk.section == Section::Additional => {
                 Err(MessageFull)
             }

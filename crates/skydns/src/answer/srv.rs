@@ -12,7 +12,7 @@ use super::{AnswerStatus, AnswerWriter, LabelPath, label_path};
 use crate::backend::{Entry, Lookup, View, has_room_for};
 use crate::record::{Host, ServiceRecord};
 
-/// The type of record that entries are written as.
+/// The type of the records that entries are written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TargetType {
     Service,
@@ -155,8 +155,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             Lookup::Exists => {}
         }
 
-        // Of several equal entries, only one is kept. Equal entries may differ in weight, so a
-        // transfer always keeps the same entry.
+        // Of several equal entries, the first is kept, although the entries may differ in weight. A
+        // transfer needs no random order.
         let chosen = if self.context.zone_data {
             entries.into_distinct()
         } else {

@@ -13,7 +13,7 @@ const SVC: &[u8] = b"\x03svc";
 impl Zone {
     /// The names that a resolver with the usual search list would query, in order. The client has
     /// queried `name` (wire format) instead. The search domains are `<namespace>.svc.<domain>`,
-    /// `svc.<domain>`, the cluster domain `<domain>`, and then the further domains of the settings.
+    /// `svc.<domain>`, the cluster domain `<domain>`, and then the domains of `--search-domains`.
     /// The name without a search domain comes last. The list is empty for the suffix itself and for
     /// a namespace directly below the suffix. The result is `None` for names outside the suffix,
     /// and without `--search-suffix`.

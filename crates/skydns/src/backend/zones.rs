@@ -28,7 +28,8 @@ pub struct FurtherZone {
     /// The records. Until they [have synced](Records::has_synced), the answer for names of the zone
     /// is SERVFAIL.
     pub records: Arc<dyn Records>,
-    /// TTL of the zone's answers in seconds, which overrides the TTL of each record.
+    /// TTL of the zone's answers, in seconds; `None` if each record keeps its own TTL. See
+    /// [`ttl_of`](Self::ttl_of).
     pub ttl: Option<u32>,
     /// TTL of negative answers, in seconds (RFC 2308).
     pub negative_ttl: u32,
