@@ -119,8 +119,8 @@ impl TcpConnection {
         Ok(Self { stream })
     }
 
-    /// Connects from `client`, an address of this machine such as 127.0.0.2. The server sees a
-    /// separate client.
+    /// Connects from `client`, an address of this machine such as 127.0.0.2. A server that tells
+    /// clients apart by address takes each address for a different client.
     pub async fn open_from(client: Ipv4Addr, server: SocketAddr) -> Result<Self, AskError> {
         let socket = TcpSocket::new_v4()?;
         socket.bind((client, 0).into())?;

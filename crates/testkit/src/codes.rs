@@ -67,7 +67,7 @@ pub fn type_code(name: &str) -> Option<u16> {
     known_code(TYPES, name).or_else(|| mnemonic::parse_type(name).ok())
 }
 
-/// `IN`, `CH`, ...; `CLASS0` for a class without a mnemonic (RFC 3597).
+/// `IN`, `CH`, ...; `CLASS0` for a class without a known mnemonic (RFC 3597).
 pub(crate) fn class_name(code: u16) -> String {
     name_of(CLASSES, "CLASS", code)
 }
@@ -77,7 +77,7 @@ pub(crate) fn class_code(name: &str) -> Option<u16> {
     code_of(CLASSES, "CLASS", name)
 }
 
-/// `QUERY`, `NOTIFY`, ...; `OPCODE3` for an opcode without a mnemonic.
+/// `QUERY`, `NOTIFY`, ...; `OPCODE3` for an opcode without a known mnemonic.
 pub fn opcode_name(code: u8) -> String {
     name_of(OPCODES, "OPCODE", code.into())
 }
@@ -87,8 +87,8 @@ pub(crate) fn opcode_code(name: &str) -> Option<u8> {
     code_of(OPCODES, "OPCODE", name).and_then(|code| u8::try_from(code).ok())
 }
 
-/// `NOERROR`, `NXDOMAIN`, ...; `RCODE11` for an RCODE without a mnemonic. `code` includes the upper
-/// eight bits from the OPT record.
+/// `NOERROR`, `NXDOMAIN`, ...; `RCODE12` for an RCODE without a known mnemonic. `code` includes the
+/// upper eight bits from the OPT record.
 pub fn rcode_name(code: u16) -> String {
     known_name(RCODES, code).unwrap_or_else(|| mnemonic::rcode_name(code))
 }

@@ -1,8 +1,8 @@
 //! A directory with the entries of a `ConfigMap`, written as a kubelet writes the volume of a pod.
 //!
-//! Each entry is a symbolic link through `..data`. An update fills a new directory, and then
-//! replaces the link `..data` by a rename. At any time, `..data` leads to all old files or to all
-//! new files:
+//! Each entry is a symbolic link to a file below `..data`, which is a link to a directory. An
+//! update writes all files to a new directory, and then replaces the link `..data` by a rename. A
+//! reader of `..data` therefore finds either all old files or all new files:
 //!
 //! ```text
 //! stubDomains -> ..data/stubDomains
@@ -56,8 +56,8 @@ pub fn replace<K: AsRef<str>, V: AsRef<[u8]>>(volume: &Path, files: &[(K, V)]) -
     old.map_or(Ok(()), |old| fs::remove_dir_all(volume.join(old)))
 }
 
-/// Returns whether the API server accepts the key. The length is not checked. Names that begin with
-/// `..` belong to the volume itself.
+/// Returns whether the API server accepts the key. The length is not checked. A key must not begin
+/// with `..`, because the kubelet uses such names for its own links and directories.
 fn is_key(key: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !key.is_empty() && key != "." && !key.starts_with("..") && key.chars().all(allowed)

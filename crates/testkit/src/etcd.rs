@@ -29,8 +29,8 @@ pub struct Etcd {
     process: Option<Process>,
 }
 
-/// The path of etcd. If etcd is not installed, prints on standard error that `untested` is not
-/// tested.
+/// The path of etcd. If no directory of `PATH` has etcd, prints a line with `untested` on standard
+/// error. `untested` describes what the skipped test checks.
 #[allow(
     clippy::print_stderr,
     reason = "a skipped test must not look like a passed one"
@@ -123,7 +123,7 @@ impl Etcd {
         json!({ "request_put": { "key": encoded(key), "value": encoded(value) } })
     }
 
-    /// Runs all operations in one transaction. A transaction may have at most 128 operations.
+    /// Runs all operations in one transaction. By default, etcd accepts at most 128 operations.
     pub async fn transaction(&self, operations: Vec<Value>) {
         self.call("/v3/kv/txn", json!({ "success": operations }))
             .await;
@@ -135,8 +135,9 @@ impl Etcd {
             .await;
     }
 
-    /// Compacts the history, so that no watch can resume from an earlier revision. First writes a
-    /// key outside all zones, because etcd refuses to compact a revision twice.
+    /// Compacts the history, so that no watch can resume from an earlier revision. First writes the
+    /// key `compactions`, because etcd refuses to compact the same revision twice. The key is not
+    /// below `/skydns`, so it is in no DNS zone.
     pub async fn compact(&self) {
         let written = self.put_and_read_response("compactions", "").await;
         let revision = written

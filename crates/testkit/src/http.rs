@@ -40,7 +40,7 @@ impl Response {
 ///
 /// Fails if no response comes in time, or if the response is not HTTP.
 pub async fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
-    // A server never sends a chunked body in response to a request in HTTP/1.0.
+    // This client cannot decode a chunked body. A server must not send one to an HTTP/1.0 client.
     let text = exchange(address, "HTTP/1.0", "GET", path).await?;
     let status = text
         .split(' ')

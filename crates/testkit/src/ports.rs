@@ -6,8 +6,8 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 
 use parking_lot::Mutex;
 
-/// The first port of the range. The whole range lies below the ports that Linux uses for outgoing
-/// connections.
+/// The first port of the range from which [`free_port`] takes ports. By default, all these ports
+/// lie below those that Linux uses for outgoing connections.
 const FIRST: u16 = 15_000;
 /// Number of blocks in the range.
 const BLOCKS: u16 = 500;
@@ -21,8 +21,8 @@ static RESERVED: Mutex<Reserved> = Mutex::new(Reserved {
 });
 
 struct Reserved {
-    /// A block is reserved while an abstract socket with the block's name is bound. Like a port,
-    /// such a name belongs to a network namespace, and it is free again when the process ends.
+    /// A block is reserved while a Unix socket is bound to the block's abstract name. Like a port,
+    /// an abstract name belongs to a network namespace, and is free again when the process ends.
     blocks: Vec<UnixListener>,
     /// The ports of the last block that [`free_port`] has not returned yet.
     unused: std::ops::Range<u16>,

@@ -26,10 +26,10 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(2
 
 /// The path of a binary of this project.
 ///
-/// Candidates are the directory in the variable `KUBE_DNS_RS_BIN_DIR`, the path in the variable
-/// `CARGO_BIN_EXE_<name>`, and the build directory of the running executable (`target/debug`), in
-/// this order. If the binary is missing, panics with a hint: cargo builds the binaries of other
-/// crates only on request.
+/// Searches in this order: in the directory that the variable `KUBE_DNS_RS_BIN_DIR` names, at the
+/// path in the variable `CARGO_BIN_EXE_<name>`, and in the build directory of the running
+/// executable (`target/debug`). If the binary is missing, panics with the command that builds it:
+/// for the tests of one crate, cargo does not build the binaries of other crates.
 pub fn binary(name: &str) -> PathBuf {
     let from_directory =
         std::env::var_os("KUBE_DNS_RS_BIN_DIR").map(|directory| Path::new(&directory).join(name));
@@ -92,8 +92,8 @@ impl Program {
         }
     }
 
-    /// An executable that cannot outlive this process: the kernel kills the started executable when
-    /// the thread that called [`Program::start`] ends.
+    /// Any executable. The kernel kills the started process when the thread that called
+    /// [`Program::start`] ends, so the process cannot outlive its caller.
     pub fn tied(path: &Path) -> Self {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(path);
@@ -203,7 +203,7 @@ impl Process {
 
     /// Waits for the first line on standard error that contains `text`.
     ///
-    /// Panics with the log if `patience` passes or the process ends first.
+    /// Panics with the text on standard error if `patience` passes or the process ends first.
     pub async fn line_with(&mut self, text: &str, patience: Duration) -> String {
         let stderr = self.stderr.clone();
         self.until(&format!("logged {text:?}"), patience, || {
@@ -214,7 +214,7 @@ impl Process {
 
     /// Waits for the first line on standard output that contains `text`.
     ///
-    /// Panics with the log if `patience` passes or the process ends first.
+    /// Panics with the text on standard error if `patience` passes or the process ends first.
     pub async fn printed_line_with(&mut self, text: &str, patience: Duration) -> String {
         let stdout = self.stdout.clone();
         self.until(&format!("printed {text:?}"), patience, || {
@@ -225,7 +225,7 @@ impl Process {
 
     /// Calls `probe` until the result is `true`, `Some` or `Ok`, and returns the value.
     ///
-    /// Panics with the log if `patience` passes or the process ends first.
+    /// Panics with the text on standard error if `patience` passes or the process ends first.
     pub async fn until<P, F>(
         &mut self,
         what: &str,
@@ -245,7 +245,8 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// Fails if `patience` passes or the process ends first. The error contains the log.
+    /// Fails if `patience` passes or the process ends first. The error contains the text on
+    /// standard error.
     pub async fn try_until<P, F>(
         &mut self,
         what: &str,
@@ -285,7 +286,7 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// Fails if the process has ended. The error contains the log.
+    /// Fails if the process has ended. The error contains the text on standard error.
     pub fn check(&mut self) -> Result<(), String> {
         let Some(status) = self.exited() else {
             return Ok(());

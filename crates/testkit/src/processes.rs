@@ -101,7 +101,8 @@ pub fn forget_peak(pid: Pid) -> std::io::Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), "5")
 }
 
-/// Number of datagrams that the kernel dropped because the IPv4 socket of this port was full.
+/// Number of datagrams that the kernel dropped at the IPv4 sockets on this port, usually because a
+/// receive buffer was full.
 pub fn udp_drops(port: u16) -> u64 {
     let table = fs::read_to_string("/proc/net/udp").expect("/proc is there");
     let sockets = table
@@ -123,8 +124,8 @@ fn all() -> Vec<Pid> {
         .collect()
 }
 
-/// Parent and state, from `/proc/<pid>/stat`. The process name in parentheses may contain any
-/// character.
+/// Parent and state, from `/proc/<pid>/stat`. The fields begin after the last `) `, because the
+/// process name in parentheses may contain any character.
 fn stat(pid: Pid) -> Option<(Pid, char)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = text.rsplit_once(") ")?.1.split(' ');

@@ -176,9 +176,9 @@ fn quoted(string: &[u8]) -> String {
 /// The wire format of a record such as `www.outside.test. 120 IN A 198.51.100.10`, without name
 /// compression.
 ///
-/// Accepts A, AAAA, CNAME, NS, PTR, MX, SRV, SOA, TXT and SPF (strings without blanks, or quoted;
-/// without escapes), and any type as `\# length hex` (RFC 3597). The length is not checked. Panics
-/// on any other text.
+/// Accepts A, AAAA, CNAME, NS, PTR, MX, SRV, SOA, TXT and SPF, and any type as `\# length hex` (RFC
+/// 3597). The length is not checked. A string of TXT or SPF that contains blanks must be quoted.
+/// Escapes in strings are not decoded. Panics on any other text.
 #[track_caller]
 pub fn to_wire(text: &str) -> Vec<u8> {
     try_to_wire(text).unwrap_or_else(|| panic!("not a record: {text:?}"))

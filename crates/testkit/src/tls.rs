@@ -50,9 +50,9 @@ impl Gate {
         Self::over(config.expect("a certificate that fits the key"), to).await
     }
 
-    /// Opens a proxy that requires a client certificate, which must be valid at the time of
-    /// `clock`. `folder` has the CA of the clients, `ca.pem`, and the certificate of the proxy,
-    /// `server.pem` with `server.key`.
+    /// Opens a proxy that requires a client certificate, which must be valid at the time that
+    /// `clock` shows. `folder` has three files: `ca.pem`, the CA of the client certificates;
+    /// `server.pem`, the certificate of the proxy; and `server.key`, the key of `server.pem`.
     pub async fn for_clients_of(
         folder: &Path,
         clock: Arc<dyn TimeProvider>,
@@ -75,12 +75,12 @@ impl Gate {
         Self::over(config.expect("a certificate that fits the key"), to).await
     }
 
-    /// Opens a proxy with these TLS settings.
+    /// Opens a proxy with this TLS configuration on a free port of 127.0.0.1.
     pub async fn over(config: ServerConfig, to: SocketAddr) -> Self {
         Self::at(([127, 0, 0, 1], 0).into(), config, to).await
     }
 
-    /// Opens a proxy with this configuration at `address`.
+    /// Opens a proxy with this TLS configuration at `address`.
     pub async fn at(address: SocketAddr, config: ServerConfig, to: SocketAddr) -> Self {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind(address)

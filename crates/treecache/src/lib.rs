@@ -4,9 +4,9 @@
 //! writer can therefore publish a copy and continue to change its own tree. A change copies the
 //! shared nodes from the root to the changed node. Nodes that no copy shares are changed in place.
 //!
-//! A node holds its children and its entries in two [`Map`]s, which are persistent hash maps. The
-//! path of a visit may contain the wildcard label [`ANY`]. This crate does not depend on DNS,
-//! Kubernetes or async code.
+//! A node holds its children and its entries in two [`Map`]s, which are persistent hash maps.
+//! [`TreeCache::visit`] finds the entries that match a path, which may contain the wildcard label
+//! [`ANY`]. This crate does not depend on DNS, Kubernetes or async code.
 
 mod map;
 mod tree;

@@ -25,8 +25,9 @@ const MAX_BUCKET: usize = 16;
 /// that alternating insertions and removals do not split and merge the same bucket again and again.
 const MAX_MERGED: usize = MAX_BUCKET / 2;
 
-/// A persistent hash map. A clone only increments a reference count. A change copies no more than
-/// the changed bucket and the shared inner nodes above the bucket: `O(log n)` small nodes.
+/// A persistent hash map. A clone only increments a reference count. A change copies at most a few
+/// small buckets. It also copies the `O(log n)` inner nodes on the path from the root, unless no
+/// other map shares them.
 pub struct Map<K, V> {
     root: TrieNode<K, V>,
 }
@@ -100,7 +101,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        // No hash is computed for an empty map. Such maps are common: many nodes have no children.
+        // No hash is computed for an empty map. Empty maps are common, because many nodes of a
+        // `TreeCache` have no children.
         if self.is_empty() {
             return None;
         }
@@ -172,9 +174,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
         self.root.is_same(&other.root)
     }
 
-    /// Visits each key that only one of the maps has, or that has different values. `visit`
-    /// receives the value in this map and the value in `other`. Shared nodes are skipped, so few
-    /// nodes are compared if one map is a copy of the other with few changes.
+    /// Visits each key that only one of the maps has, or for whose two values `same` returns false.
+    /// `visit` receives the value in this map and the value in `other`. Shared nodes are skipped,
+    /// so few nodes are compared if one map is a copy of the other with few changes.
     pub fn differences<'a>(
         &'a self,
         other: &'a Self,
@@ -240,8 +242,8 @@ impl<K, V> TrieNode<K, V> {
     }
 }
 
-/// Index of the child for `hash` in an inner node. The first `used_bits` of the hash led to the
-/// inner node.
+/// Index of the child for `hash` in an inner node. The path from the root to the inner node was
+/// chosen by the lowest `used_bits` bits of the hash.
 fn child_index(hash: u64, used_bits: u32) -> usize {
     usize::try_from((hash >> used_bits) & (FANOUT as u64 - 1)).unwrap_or(0)
 }
@@ -270,7 +272,8 @@ impl<K: Hash + Eq + Clone, V: Clone> TrieNode<K, V> {
                     return Some(std::mem::replace(&mut entry.1, value));
                 }
 
-                // Equal hashes cannot be separated, so their bucket grows beyond the bound.
+                // If no bits are left for a split, the hashes are equal, and the bucket grows
+                // beyond `MAX_BUCKET`.
                 if entries.len() < MAX_BUCKET || used_bits + BITS > u64::BITS {
                     tags.set(entries.len(), hash);
                     *entries = entries.iter().cloned().chain([(key, value)]).collect();

@@ -98,9 +98,10 @@ impl<V: Clone> TreeNode<V> {
     /// label. [`ANY`] matches every child whose label does not begin with `_`. As the last label,
     /// [`ANY`] matches all entries of the node, and so does an empty path.
     ///
-    /// `steps` limits the walk. A visit of all entries of a node takes one step for each entry. A
-    /// wildcard before the last label takes 32 steps for each child of the node. The walk ends when
-    /// no step is left. Children that the walk has not reached do not count for the result.
+    /// `steps` limits the visit, and is reduced by the steps taken. If the path selects all entries
+    /// of a node, each entry takes one step. A wildcard before the last label takes 32 steps for
+    /// each child of the node. The visit ends when no step is left. Children that the visit has not
+    /// reached do not affect the result.
     pub fn visit<'a>(
         &'a self,
         path: &[&str],

@@ -1,5 +1,5 @@
 //! Compares the tree and the hash map with standard maps. Also checks that a published copy never
-//! changes, and that a walk ends when no steps are left.
+//! changes, and that a visit ends when no steps are left.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -155,7 +155,7 @@ proptest! {
             let before = format!("{published:?}");
             apply(&mut tree, &mut model, step);
             prop_assert_eq!(before, format!("{:?}", published), "a published copy must not change");
-            prop_assert_eq!(tree.root().is_empty(), model.is_empty(), "nodes exist only while something is in them");
+            prop_assert_eq!(tree.root().is_empty(), model.is_empty(), "the root is empty if and only if the tree has no entries");
         }
         for ((path, label), value) in &model {
             prop_assert_eq!(tree.entry(&strs(path), label), Some(value));
@@ -189,7 +189,7 @@ proptest! {
             tree.visit(&pattern, &mut unbounded, &mut |_, value| all += value);
             prop_assert!(found <= bound, "{} entries found in {} steps", found, bound);
             if left > 0 {
-                prop_assert_eq!(found, all, "a walk that has steps left has visited all entries");
+                prop_assert_eq!(found, all, "a visit that has steps left has visited all entries");
                 prop_assert_eq!(bound - left, usize::MAX - unbounded, "the bound does not change the number of steps");
             }
         }

@@ -1,4 +1,5 @@
-//! Numbers of record types and classes, named as in the IANA registry of DNS parameters.
+//! Numbers of record types and classes, named as in the IANA registry of DNS parameters. The
+//! registry's name of the type `ANY` is `*`.
 
 /// Named record types.
 pub mod rtype {

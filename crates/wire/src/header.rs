@@ -18,7 +18,8 @@ pub mod rcode {
     pub const BADVERS: u16 = 16;
 }
 
-/// Header flags, as bits of the 16-bit word (RFC 1035, section 4.1.1; RFC 4035, section 3.2).
+/// Header flags and the bits of the opcode, for [`Header::flags`] (RFC 1035, section 4.1.1; RFC
+/// 4035, section 3.2).
 pub mod flag {
     #![allow(missing_docs, reason = "the names are the registry's own")]
     pub const QR: u16 = 0x8000;

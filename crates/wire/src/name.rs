@@ -32,8 +32,8 @@ pub enum NameError {
 }
 
 impl Name {
-    /// Parses dotted text without escapes. A trailing dot is optional, and the empty text is the
-    /// root. Upper and lower case are kept.
+    /// Parses dotted text. A trailing dot is optional, and the empty text is the root. Upper and
+    /// lower case are kept. A backslash is an ordinary octet of a label and escapes nothing.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let mut wire = parse_labels(text)?;
         wire.push(0);
@@ -42,7 +42,8 @@ impl Name {
 
     /// Accepts the wire format of exactly one uncompressed name; `None` for any other octets.
     pub fn from_wire(wire: &[u8]) -> Option<Self> {
-        // A pointer may only lead backwards, so `walk_labels` accepts none in a name at offset 0.
+        // A pointer must point to an earlier offset, so `walk_labels` rejects any pointer in a name
+        // at offset 0.
         (walk_labels(wire, 0, |_| ()) == Ok(wire.len())).then(|| Self(wire.into()))
     }
 
@@ -143,11 +144,11 @@ pub fn parse_labels(text: &str) -> Result<Vec<u8>, NameError> {
 /// 4.1.4). `visit` is called with each label, including its length octet; the root comes last.
 /// Returns the offset after the name.
 ///
-/// A compressed name consists of parts: the pointer at the end of a part leads to the next part.
-/// The next part must end before the part with the pointer begins. Therefore every chain of
-/// pointers ends. Also, no name depends on octets after the name: these octets may be removed
-/// before the message reaches the client. A pointer must not lead into the header, whose ID and
-/// counts are replaced later: a name with octets of the header would change.
+/// A compressed name consists of parts. Each part except the last ends with a pointer to the next
+/// part, and the next part must end before this part begins. Therefore every chain of pointers
+/// ends, and a name does not change if the octets after it are removed from the message. A pointer
+/// into the header is rejected, because the ID and the counts are replaced later, and the name
+/// would change with them.
 pub(crate) fn walk_labels(
     bytes: &[u8],
     start: usize,
@@ -166,7 +167,7 @@ pub(crate) fn walk_labels(
         let next = match first {
             0..=0x3f => at + 1 + usize::from(first),
             0xc0.. => at + 2,
-            // The two other forms are reserved (RFC 1035, section 4.1.4).
+            // The label types 01 and 10 are reserved (RFC 1035, section 4.1.4).
             _ => return Err(bad),
         };
         if next > limit {

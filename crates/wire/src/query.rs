@@ -38,16 +38,16 @@ pub struct Query<'q> {
     pub lax: bool,
     /// Maximum size of a UDP answer in octets, even if the query advertises more.
     pub max_udp: usize,
-    /// Maximum size of a TCP answer, in octets. Zone transfers raise it, because they send an
-    /// answer in several messages.
+    /// Maximum size of a TCP answer, in octets. Zone transfers raise this limit, because they split
+    /// the records of a large answer among several messages.
     pub max_tcp: usize,
 }
 
 /// Reaction to a message that is not a well-formed query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueryError {
-    /// Send no response: the message has no header, or is a response. A response to a response
-    /// could start an endless exchange between two servers.
+    /// Send no response: the message is shorter than a header, or is a response. A response to a
+    /// response could start an endless exchange between two servers.
     Ignore,
     /// Send this response.
     Respond(ErrorResponse),
@@ -114,7 +114,7 @@ impl<'q> Query<'q> {
         })
     }
 
-    /// Copies the query, so that it can wait without the buffer in which it was received.
+    /// Copies the query, so that the receive buffer can be reused before the query is answered.
     pub fn to_owned(&self) -> OwnedQuery {
         OwnedQuery {
             message: self.message.into(),
@@ -200,13 +200,13 @@ fn lower_name(name: &[u8]) -> [u8; MAX_NAME] {
     lower
 }
 
-/// EDNS of a query, and whether the records after its question are lax.
+/// EDNS of a query, and whether its records make the query [lax](Query::lax).
 #[derive(Default)]
 struct EdnsScan<'q> {
     edns: Option<Edns<&'q [u8]>>,
     /// Offset of the EDNS options in the message.
     options_at: usize,
-    /// Whether the records are [lax](Query::lax).
+    /// Whether the records make the query [lax](Query::lax).
     lax: bool,
 }
 
@@ -284,7 +284,8 @@ fn client_subnet_is_well_formed(data: &[u8]) -> bool {
         return false;
     };
     match u16::from_be_bytes([high, low]) {
-        // The client does not want its subnet to be sent to other servers.
+        // Family 0 has no address, so the source prefix length must be 0. `dig +subnet=0` sends
+        // this family.
         0 => source == 0,
         1 => source <= 32 && scope <= 32,
         2 => source <= 128 && scope <= 128,

@@ -27,13 +27,12 @@ struct Entry {
     played: bool,
 }
 
-/// Replays recorded exchanges. A repeated question gets the recorded exchanges in order, then the
-/// last exchange repeatedly.
+/// Replays recorded exchanges. Each query gets the next exchange that was recorded for its question
+/// and its transport. After the last one, each further query gets the last one again.
 ///
-/// A query gets the exchanges that were recorded over its own transport. If there are none, the
-/// query gets the exchanges of the other transport that have no truncated response. If no recorded
-/// question has the query's upper and lower case, the case is ignored. All other queries go to the
-/// fallback.
+/// If none was recorded over the transport of the query, the exchanges over the other transport are
+/// used, except those with a truncated response. If no recorded question has the query's upper and
+/// lower case, the case is ignored. A query for which there is no exchange goes to the fallback.
 #[derive(Clone)]
 pub struct Replay {
     script: Arc<Mutex<Vec<Entry>>>,

@@ -77,7 +77,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The record, with `name` as the spelling of its owner name.
+    /// The record as text. The owner name has the upper and lower case of `name`.
     fn under(&self, name: &str) -> String {
         format!("{name} {} IN {} {}", self.ttl, self.rtype, self.data)
     }

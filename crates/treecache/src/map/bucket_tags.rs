@@ -48,8 +48,8 @@ impl BucketTags {
         entries: &[(K, V)],
         key: &Q,
     ) -> Option<usize> {
-        // A bucket has more than `MAX_BUCKET` entries only if their hashes are equal, and equal
-        // hashes have equal tags.
+        // A bucket has more than `MAX_BUCKET` entries only if their hashes are equal. Then their
+        // tags are equal, too, and cannot narrow the search.
         if entries.len() > MAX_BUCKET {
             return entries.iter().position(|(other, _)| other.borrow() == key);
         }

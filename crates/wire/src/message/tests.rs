@@ -80,7 +80,7 @@ fn records_of_all_sections_are_read() {
     assert_eq!(
         read.end(),
         wire.len() - 2,
-        "octets after the last record do not count"
+        "the message ends with its last record"
     );
 
     let first = read.records().next().unwrap();
@@ -273,7 +273,7 @@ fn whole_message() -> impl Strategy<Value = Hickory> {
 }
 
 proptest! {
-    /// A compressed message stays the same when it is parsed and written without compression.
+    /// Parsing a compressed message and writing its records without compression keeps its content.
     #[test]
     fn message_survives_decompression(original in whole_message()) {
         let wire = original.to_vec().unwrap();
