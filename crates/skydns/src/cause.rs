@@ -52,7 +52,7 @@ pub(crate) enum Cause {
     Loop,
     /// Too many queries, of this client or in total, are waiting for upstreams.
     Overloaded,
-    /// The answer takes too much work, or too many queries with such answers are waiting.
+    /// The answer takes too much work, or too many such queries are waiting.
     Expensive,
     /// An alias is in a loop or in a chain that is too long. Or its target cannot be looked up,
     /// because the target must not be forwarded or its records are not loaded.
@@ -92,7 +92,10 @@ impl Cause {
             Self::Loop => (info::OTHER, "an upstream forwards to this server"),
             Self::Overloaded => (info::OTHER, "too many queries are waiting for upstreams"),
             Self::ClientRate => (info::OTHER, "this client sends too many queries a second"),
-            Self::Expensive => (info::OTHER, "the answer takes too much work"),
+            Self::Expensive => (
+                info::OTHER,
+                "the answer takes too much work, or too many such queries are waiting",
+            ),
             Self::Alias => (
                 info::OTHER,
                 "an alias is in a loop or in too long a chain, or its target cannot be looked up",

@@ -89,7 +89,7 @@ impl RateEntry {
 impl ClientRates {
     /// Creates a table without clients.
     pub(crate) fn new(rate: ClientRate) -> Self {
-        // The interval is in whole microseconds, so every limit above 500,000 acts as a million.
+        // The interval is in whole microseconds, so every `qps` above 500,000 acts as 1,000,000.
         let interval = (1_000_000 / u64::from(rate.qps.get())).max(1);
         Self {
             interval,
@@ -163,7 +163,7 @@ impl ClientRates {
         u64::try_from(elapsed.as_micros()).map_or(TIME_MASK, |micros| micros + 1)
     }
 
-    /// Logs a client above its limit, unless such a client was logged a moment ago.
+    /// Logs a client above its limit. [`ClientWarnings`] limits the number of log lines.
     pub(crate) fn warn_of_limited(&self, client: IpAddr, now: Instant) {
         if self.warnings.take_turn(now) {
             tracing::warn!(%client, "client exceeds --client-qps; its queries above the limit get REFUSED");

@@ -1,6 +1,7 @@
-//! Limits how often clients that exceed one of their limits are logged.
+//! Bounds the number of log lines about clients that exceed one of their limits.
 //!
-//! A client that is over a limit once is usually over it many times a second.
+//! Such a client usually exceeds its limit many times a second. A line for each time would flood
+//! the log.
 
 use std::time::{Duration, Instant};
 

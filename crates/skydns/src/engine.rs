@@ -119,7 +119,7 @@ pub fn answer_message<V: View>(
                 .map_or(EngineOutcome::Ignore, EngineOutcome::Reply);
         }
     };
-    // The limit depends on `--strict-dns`, which the parser cannot know.
+    // The maximum size of a UDP answer depends on `--strict-dns`, which the parser does not know.
     query.max_udp = view.zone().max_udp();
 
     let context = AnswerContext {
@@ -247,8 +247,8 @@ impl<'a, V: View> Engine<'a, V> {
         if zone.serials.is_some() && matches!(self.query.qtype, rtype::AXFR | rtype::IXFR) {
             return EngineOutcome::Transfer;
         }
-        // The search suffix may be in the cluster domain, whose zone would answer NXDOMAIN for the
-        // names below the suffix.
+        // Names in the search suffix are handled before the zones. The suffix may be in the cluster
+        // domain, whose zone would answer NXDOMAIN for these names.
         let search = zone.search.as_deref();
         if search.is_some_and(|search| search.holds(self.query.lower())) {
             return self.route_search_name(out);
@@ -267,7 +267,8 @@ impl<'a, V: View> Engine<'a, V> {
     /// version or the type ANY.
     fn reject_query(&self, out: &mut Vec<u8>) -> Option<Reply> {
         let zone = self.view.zone();
-        // kube-dns answers lax queries, so only `--strict-dns` rejects them.
+        // kube-dns tolerates the faults of a lax query (see `Query::lax`), so such a query is
+        // rejected only with `--strict-dns`.
         if self.query.lax && zone.strict {
             self.append_empty(rcode::FORMERR, flag::RD, out);
             return Some(self.append_cause(&Cause::Malformed, rcode::FORMERR, System::Auth, out));
@@ -455,7 +456,7 @@ impl<'a, V: View> Engine<'a, V> {
         let system = self.system_of_servers();
         let rule = zone.rule_for_query(self.query.lower(), self.query.qtype);
 
-        // A denied name may have one label, like `wpad`.
+        // The rule for denied names also applies to a single-label name, such as `wpad`.
         let is_denied = rule
             .as_ref()
             .is_some_and(|rule| rule.key == RuleKey::DeniedNames);

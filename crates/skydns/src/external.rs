@@ -7,8 +7,9 @@ use wire::Name;
 use crate::cause::Cause;
 use crate::external_rules::RuleKey;
 
-/// Maximum number of rounds of external queries for one answer. After the last round the caller
-/// calls [`ExternalAnswers::close`].
+/// Maximum number of rounds of external queries for one answer. A round sends all queries that
+/// [the engine](crate::engine) has returned. After the last round, the caller calls
+/// [`ExternalAnswers::close`].
 pub(crate) const MAX_ROUNDS: usize = 3;
 
 /// TTL of all records of a stale answer, in seconds (RFC 8767, section 4).

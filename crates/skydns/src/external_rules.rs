@@ -2,7 +2,7 @@
 //! forwarded. Others reject replies of upstreams.
 //!
 //! Names in our zones, names that fall through from our zones, and hosts and aliases of the
-//! configuration are not subject to rules.
+//! configuration are not subject to rules. The external target of an alias is subject to rules.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -80,7 +80,8 @@ impl ExternalRules {
         self.filters.insert(domain, types.to_vec());
     }
 
-    /// Adds a rule: queries for names in `domain` get `rcode`: NXDOMAIN, or NOERROR for NODATA.
+    /// Adds a rule: queries for names in `domain` get `rcode`, which is NXDOMAIN, or NOERROR for
+    /// NODATA.
     pub fn deny_names(&mut self, domain: &Name, rcode: u16) {
         self.denied.insert(domain, rcode);
     }
@@ -187,7 +188,7 @@ fn has_private_address(message: &[u8]) -> bool {
 
 fn is_private_v4(address: Ipv4Addr) -> bool {
     let [first, ..] = address.octets();
-    // The network 0.0.0.0/8 is this host (RFC 1122, section 3.2.1.3).
+    // An address in 0.0.0.0/8 is a host on the local network (RFC 1122, section 3.2.1.3).
     first == 0 || address.is_loopback() || address.is_private() || address.is_link_local()
 }
 

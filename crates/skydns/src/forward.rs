@@ -21,8 +21,8 @@
 //! * After a second SERVFAIL, or after REFUSED, the next upstream is tried. If no upstream has a
 //!   better reply, the SERVFAIL or REFUSED is the answer. It is sent at once when no upstream is
 //!   left to wait for.
-//! * Dead upstreams are tried last until they answer a probe or a query (`health`). Upstreams
-//!   without queries are probed by [`Forwarder::probe_idle`].
+//! * Dead upstreams are tried last until they answer a probe or a query (`health`).
+//!   [`Forwarder::probe_idle`] probes upstreams that have given no usable answer for a while.
 //! * Except for the forwarded flags and options, a query is not a copy of the client's query
 //!   (`query`): the name is in lower case, and the OPT record has our UDP size. Clients whose
 //!   queries would be the same for an upstream share one query, which is sent once (`in_flight`),
@@ -37,8 +37,9 @@
 //! * Upstreams over TCP and TLS are queried over persistent connections (`pool`). An upstream with
 //!   an untrusted certificate fails and is never queried in plain text (`tls`).
 //! * A reply counts only if address, port, ID and question match the query (RFC 5452). An error
-//!   response may lack the question. Source port and ID of a query are random. Packets with a wrong
-//!   ID or question are counted; after too many of them, the query is sent over TCP.
+//!   response other than NXDOMAIN may lack the question. Source port and ID of a query are random.
+//!   Packets with a wrong ID or question are counted; after too many of them, the query is sent
+//!   over TCP.
 //! * Upstreams that forward to this server are detected (`loops`), so that the caller can leave
 //!   them out.
 //!
@@ -56,8 +57,9 @@
 //! connections to each upstream, and the number of queries in flight on each connection, are
 //! bounded.
 //!
-//! A query or reply takes at most 64 KiB, and no more memory than its own size. The buffer of a
-//! reply over TCP grows only as octets arrive. EDNS options above 4 KiB are not forwarded.
+//! A query or reply has at most 64 KiB. The buffer of a reply over TCP grows only as octets arrive.
+//! EDNS options above 4 KiB are not forwarded.
+//!
 //! [`ForwardLimits::within_descriptors`] lowers the limits on queries and on connections if few
 //! file descriptors are available. The task of a query ends when the query's budget ends, or
 //! earlier with the outcome. The task continues even if no caller waits any more.
@@ -117,8 +119,8 @@ use wire::{Transport, name::Name};
 use crate::client_warnings::ClientWarnings;
 use crate::inline_tasks;
 
-/// Number of times that an unanswered probe of an upstream without queries is sent: one packet may
-/// be lost.
+/// Number of times that [`Forwarder::probe_idle`] sends an unanswered probe. One packet may be
+/// lost.
 const IDLE_PROBE_TRIES: u32 = 2;
 
 /// Error of a forwarded query.
@@ -443,8 +445,8 @@ impl Forwarder {
         }
     }
 
-    /// Whether an upstream is failing: it is dead, answers every query with SERVFAIL or REFUSED, or
-    /// has failed several times in a row; and its last failure is less than a minute old.
+    /// Whether an upstream is down. Such an upstream has failed within the last minute. It is dead,
+    /// answers every query with SERVFAIL or REFUSED, or has failed several times in a row.
     pub fn is_down(&self, upstream: &Upstream) -> bool {
         self.state.health.is_down(upstream, Instant::now())
     }

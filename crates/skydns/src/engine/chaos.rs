@@ -21,11 +21,11 @@ const AUTHORS: [&str; 4] = [
 ];
 
 impl<V: View> Engine<'_, V> {
-    /// Answers a query for a CHAOS name with the texts of the name, and any other query with
-    /// REFUSED.
+    /// Answers a TXT query for a known CHAOS name with the texts of the name. Any other query of a
+    /// class other than IN gets REFUSED.
     pub(super) fn answer_other_class(&self, out: &mut Vec<u8>) -> Reply {
-        // The nanny must get an answer to `routes.kubedns.` even before the cluster's records are
-        // complete.
+        // Until the cluster's records are complete, only `routes.kubedns.` is answered: the nanny
+        // needs this answer even then.
         if !self.view.has_synced() && self.query.lower() != ROUTES {
             return self.refuse_query(&Cause::NotSynced, out);
         }

@@ -1,5 +1,7 @@
-//! Answers for own names (hosts and aliases of the configuration) and for `localhost`. They do not
-//! come from a zone, even if the name lies in one.
+//! Answers for own names (hosts and aliases of the configuration) and for `localhost`.
+//!
+//! An own name takes precedence over the zone that contains it. The records for an alias may come
+//! from the zone of its target.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

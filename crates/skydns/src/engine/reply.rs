@@ -158,7 +158,8 @@ pub(crate) fn append_rule_answer(
     };
 
     let mut writer = ResponseWriter::new(query, out);
-    // If the SOA does not fit, it is left out, because the answer is complete without it.
+    // If the SOA does not fit, it is left out. The answer is valid without it, but resolvers do not
+    // cache the answer (RFC 2308, section 5).
     let _ = soa.write(Section::Authority, &mut writer);
     writer.finish(copied | flag::RA, answer.rcode);
     let reason = AnswerReason::Rule(answer.key);

@@ -79,7 +79,7 @@ pub(super) struct UpstreamAttempts {
     running: FuturesUnordered<RunningAttempt>,
     pending: Vec<UpstreamAttempt>,
     started: usize,
-    /// The refusal of the most preferred upstream that refused.
+    /// SERVFAIL or REFUSED of the most preferred upstream that sent one of them.
     refusal: Option<RefusedAttempt>,
     failures: Vec<(Upstream, UpstreamFailure)>,
 }
@@ -207,7 +207,7 @@ impl UpstreamAttempts {
     }
 
     /// Time for which the next upstream may be silent: an equal part of the remaining time, within
-    /// limits. Upstreams believed dead get no time while others are left.
+    /// limits. Dead upstreams get no part of the time while other upstreams are left to try.
     fn silence_timeout(&self, now: Instant) -> Duration {
         let alive = self.plan.iter().filter(|candidate| !candidate.dead).count();
         let sharers = if alive > 0 { alive } else { self.plan.len() };
@@ -218,15 +218,16 @@ impl UpstreamAttempts {
     }
 
     /// Records the outcome of an attempt; returns the reply if it is the answer.
-    // Differs from kube-dns, which returns SERVFAIL and REFUSED to the client. dnsmasq and glibc
-    // also try the next server.
+    // Differs from kube-dns, which returns SERVFAIL and REFUSED to the client. Here, the next
+    // upstream is tried, as in dnsmasq and glibc.
     fn finish_attempt(&mut self, finished: FinishedAttempt) -> Option<UpstreamReply> {
         let FinishedAttempt { attempt, result } = finished;
         let now = Instant::now();
         self.pending
             .retain(|pending| pending.index != attempt.index);
 
-        // After `silent_from`, the next attempt no longer waits for this upstream.
+        // The next attempt waits until `silent_from`. If this attempt ends earlier, the next one is
+        // due at once.
         if attempt.silent_from > now {
             self.next_attempt = now;
         }

@@ -49,7 +49,8 @@ pub(super) enum EntryState {
 ///
 /// Most of the cache's memory is in its entries. So an entry is one allocation, and its key has no
 /// copy of the question: name, QTYPE and QCLASS of the key are those in the question of the reply.
-/// The octets are the reply without its OPT record, and then the options of that record.
+/// The slice of the entry has the octets of the reply without its OPT record, and then the options
+/// of that record.
 #[derive(Clone, Debug)]
 pub(super) struct CacheEntry(ThinArc<EntryHead, u8>);
 
@@ -155,7 +156,7 @@ impl CacheEntry {
         octets.split_at_checked(message).unwrap_or_default()
     }
 
-    /// The key of the query. A cached query has no EDNS options.
+    /// The key of the query. The reply was cached, so the query had no forwarded EDNS options.
     pub(super) fn key(&self) -> BorrowedQueryKey<'_> {
         let head = self.head();
         let question = self.message().get(HEADER..).unwrap_or_default();
@@ -233,7 +234,7 @@ impl CacheEntry {
             return false;
         }
 
-        // If several callers try at the same time, the exchange succeeds for only one.
+        // If several callers try at the same time, `compare_exchange` succeeds for only one.
         let next = self.time_after(recheck, now);
         self.head()
             .retry_at

@@ -18,15 +18,14 @@ pub(super) struct RotatedRecords {
     length: u16,
     /// The number of records; more than one.
     count: NonZeroU16,
-    /// The number of answers so far; it starts again at zero after the largest number.
+    /// The number of answers so far. The counter wraps around.
     turn: AtomicU16,
 }
 
 impl RotatedRecords {
     /// The records of type `qtype` in the answer section; `None` unless there are several such
-    /// records, one after the other, of equal length and with equally encoded owners. So a
-    /// compression pointer to one of these owners leads to the same name in any order of the
-    /// records.
+    /// records, one after the other, of equal length and with equally encoded owners. A compression
+    /// pointer to the owner of such a record then points to the same name in any order.
     pub(super) fn of_message(message: &Message<'_>, octets: &[u8], qtype: u16) -> Option<Self> {
         let answers = message.section(Section::Answer);
         let records: Vec<Record<'_>> = answers.filter(|record| record.rtype == qtype).collect();

@@ -2,8 +2,9 @@
 //! send the answers to clients, so no other thread has to wake up.
 //!
 //! A thread that receives the queries of clients over UDP also receives the replies to the queries
-//! that it forwards, unless too many of them wait ([`ReplyReceiver::of_this_thread`]). One thread,
-//! `upstreams`, receives all other replies.
+//! that it forwards ([`ReplyReceiver::of_this_thread`]). If too many of these queries are waiting,
+//! the thread `upstreams` receives the replies to further queries. The thread `upstreams` also
+//! receives the replies to queries that begin on other threads.
 
 use std::cell::RefCell;
 use std::io;
@@ -26,7 +27,7 @@ pub(super) const OTHER: u64 = 0;
 /// maximum age plus this time.
 const CLOSE_EVERY: Duration = Duration::from_millis(500);
 
-/// Pause after `epoll_wait` has failed. No cause of such a failure is known.
+/// Pause after `epoll_wait` has failed. Apart from EINTR, no failure is expected.
 const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Size of the largest datagram, in octets.

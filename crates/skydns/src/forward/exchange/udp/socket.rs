@@ -147,8 +147,8 @@ impl UpstreamSocket {
         !self.takes_queries(queries, now) && !queries.any_waits()
     }
 
-    /// From now on, the socket takes no further queries. After silence, the path of the packets
-    /// from this port may be dead: for example, a Service may send these packets to a dead server.
+    /// From now on, the socket takes no further queries. If the upstream is silent, the packets
+    /// from this port may be lost. For example, a Service may send all of them to a dead endpoint.
     pub(super) fn retire(&self) {
         self.queries.lock().retired = true;
     }
