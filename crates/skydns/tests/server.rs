@@ -282,8 +282,8 @@ async fn dropped_server_frees_port() {
     .await;
 }
 
-/// A name has more aliases than may be looked up for one answer. The answer contains the aliases
-/// that were looked up.
+/// A name has more external alias targets than the server looks up for one answer. The answer has
+/// the addresses of the targets that were looked up.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_external_aliases_are_answered_in_part() {
     let upstream = Upstream::start(|asked: &Asked| {
@@ -319,7 +319,8 @@ async fn errors_and_requests_are_counted() {
     server.stop().await;
 }
 
-/// A rejected query is counted for the `system` that is responsible for the name.
+/// A query that gets SERVFAIL is counted for the `system` of its name: `stub` in a stub domain,
+/// `auth` for an alias in the cluster. The queries of the flood exceed the client's share.
 #[tokio::test(flavor = "multi_thread")]
 async fn rejected_query_is_counted_by_system() {
     const FLOOD: usize = 1000;

@@ -33,8 +33,9 @@ fn ipv4_mapped_reverse_name_is_ipv4_address() {
     }
 }
 
-/// The engine answers PTR queries for names below `cluster.in-addr.arpa` itself. kube-dns forwards
-/// them, like all PTR queries below `in-addr.arpa` for which it has no PTR record.
+/// If the cluster domain is `cluster.in-addr.arpa`, the engine answers PTR queries for names in
+/// this domain itself. kube-dns forwards these queries, like all PTR queries below `in-addr.arpa`
+/// for which it has no PTR record.
 #[test]
 fn cluster_domain_in_reverse_tree_is_ours() {
     let view = Fixed::new(&[])

@@ -132,8 +132,8 @@ fn upstream_alias_into_zone_is_followed() {
     );
 }
 
-/// A zone falls through only if `--fallthrough` contains the domain of the zone or a domain below
-/// it.
+/// A query for a missing name is forwarded only if a domain of `--fallthrough` contains the name.
+/// This domain must be the domain of the name's zone, or lie below the domain of the zone.
 #[test]
 fn nested_zone_falls_through_by_own_name() {
     let view = |fallthrough: &[&str]| {
@@ -183,7 +183,8 @@ fn nested_zone_falls_through_by_own_name() {
     }
 }
 
-/// The A and AAAA records of the name server in the NS record of a zone.
+/// The name server of a zone, `ns.dns` in the zone, has the addresses of the DNS Service. If the
+/// zone itself has addresses at this name, the name server has only these addresses.
 #[test]
 fn name_server_of_zone_has_addresses() {
     let dns_service =

@@ -43,8 +43,8 @@ async fn different_queries_are_sent_separately() {
         subject.count("in_flight") == count + 1 && subject.count("joined_total") == 0
     });
     tokio::select! {
-        _ = asking => panic!("the upstream is silent"),
-        _ = elsewhere => panic!("the upstream is silent"),
+        _ = asking => panic!("a query ended before all queries were in flight"),
+        _ = elsewhere => panic!("a query ended before all queries were in flight"),
         () = seen => {}
     }
 }
@@ -126,7 +126,7 @@ async fn dead_upstream_is_bounded_per_route() {
     assert_ne!(later, OVERLOADED, "there is room again");
 }
 
-/// A burst of 200 queries is below the limit.
+/// The default limits allow a burst of 200 queries from different clients.
 #[tokio::test]
 async fn query_burst_is_answered() {
     let upstream = Upstream::start(answers_with(1)).await;

@@ -56,8 +56,8 @@ fn with_edns(name: &str) -> Question {
     Ask::new(name, "A").edns(1232).into()
 }
 
-/// Sends a query; returns the RCODE, the TTLs of all records, and the extended errors among the
-/// EDNS options.
+/// Sends a query; returns the RCODE, the TTLs in the answer and authority sections, and the data of
+/// the Extended DNS Errors. Without a reply, `none` replaces the RCODE.
 async fn asked(
     subject: &Subject,
     question: Question,
@@ -168,7 +168,7 @@ async fn recovered_upstream_ends_stale_answers() {
     assert!(ttls[0] > 30 && errors.is_empty(), "{ttls:?} {errors:?}");
 }
 
-/// A query beyond the limit of queries in flight is answered with the stale reply.
+/// A query that exceeds the limit of queries in flight gets a stale reply, if the cache has one.
 #[tokio::test]
 async fn stale_reply_replaces_overload() {
     let fickle = Fickle::start(&[good, silent]).await;
@@ -253,7 +253,8 @@ async fn unknown_types_and_dnssec_are_cached() {
 }
 
 /// A stale reply for an external name answers queries for this name, and for a cluster name that is
-/// an alias of this name (RFC 8767, section 4, and RFC 8914, section 4.4).
+/// an alias of this name (RFC 8767, section 4). If the query has EDNS, the answer has the Extended
+/// DNS Error Stale Answer (RFC 8914, section 4.4).
 #[tokio::test(flavor = "multi_thread")]
 async fn server_serves_stale_external_names() {
     let fickle = Fickle::start(&[fleeting, servfail]).await;
@@ -298,8 +299,9 @@ fn alias_back_inside(asked: &Asked) -> Reaction {
 }
 
 /// A cluster name is an alias of an external name, which is an alias of a second cluster name. The
-/// second cluster name is an alias of a second external name. After the wait for the first external
-/// name, no time is left for the second.
+/// second cluster name is an alias of a second external name. The silent upstream is queried for
+/// the first external name until the forwarder's budget ends. Little time is then left for the
+/// second external name, but its stale reply is still used.
 #[tokio::test(flavor = "multi_thread")]
 async fn late_alias_target_is_served_stale() {
     let fickle = Fickle::start(&[alias_back_inside, silent]).await;

@@ -290,7 +290,8 @@ async fn truncated_reply_without_tcp_is_returned() {
     check("TCP refused", a("x.test."), &upstreams, TRUNCATED).await;
 }
 
-/// If TCP does not work, only some of the queries with a truncated reply are retried over TCP.
+/// For ten seconds after a timeout over TCP, UDP clients get truncated replies without a retry over
+/// TCP.
 #[tokio::test]
 async fn silent_tcp_is_paused() {
     let upstream =

@@ -53,7 +53,8 @@ async fn start_faulty(fault: Fault) -> (Upstream, Arc<AtomicBool>) {
     (upstream, switch)
 }
 
-/// Starts a probe of the upstream if a probe is due, as kubedns does.
+/// Starts a probe of the upstream if a probe is due. As in kubedns, the probes query the root and
+/// the name of `--upstream-probe-name`, here `example.com`.
 fn probe_if_idle(subject: &Subject, address: SocketAddr) {
     let root = UpstreamQuery::new([0], rtype::NS);
     let other = UpstreamQuery::new(b"\x07example\x03com\0", rtype::A);
@@ -134,9 +135,9 @@ async fn busy_upstream_is_not_probed() {
     assert_eq!(upstream.count(), 10);
 }
 
-/// A server that has only private names refuses both names of the probes: the root and the name
-/// that the operator chose. These refusals do not prove a fault. Once a client has got an
-/// answer for a private name, the probes also use that name.
+/// A server that has only private names refuses the probes for the root and for `example.com`.
+/// These refusals do not prove a fault. Once a client has got an answer for a private name, the
+/// probes also query that name.
 #[tokio::test]
 async fn server_of_private_names_stays_up() {
     let subject = Subject::new(ForwardLimits::default());
@@ -164,7 +165,9 @@ async fn server_of_private_names_stays_up() {
                 "a client has queried: {asks}"
             );
         }
-        // The refusals do not cause additional probes.
+        // Refusals do not cause additional probes: there is at most one probe in each period of
+        // length `IDLE`. The second count includes the probes of the first minute and the client's
+        // query.
         let most = if asks { 31 } else { 15 };
         let count = upstream.count();
         assert!(

@@ -1,5 +1,6 @@
-//! If several clients may share a reply, the forwarder sends the upstreams only one query. The file
-//! also tests upstreams that reject or drop queries with an OPT record.
+//! If queries of several clients may share a reply and arrive at the same time, the forwarder sends
+//! only one query to an upstream. The file also tests upstreams that reject or drop queries with an
+//! OPT record.
 
 use std::time::Duration;
 
@@ -73,7 +74,7 @@ async fn variants_at_once_make_one_query() {
     let is_first = |other: &Asked| other.packet == asked[0].packet && other.from == asked[0].from;
     assert!(
         asked.iter().all(is_first),
-        "all queries have one source and one ID"
+        "all packets have the same ID and come from the same port"
     );
     // Without a cache, a later query is sent to the upstream again.
     assert_eq!(subject.ask_a(NAMES[0], &upstreams).await, GOOD);
@@ -92,7 +93,8 @@ fn thirty(asked: &Asked) -> Reaction {
         .into()
 }
 
-/// The number of records of [`thirty`] in an answer over UDP of at most `size` octets.
+/// The number of records of [`thirty`] in the answer over UDP to a client with the UDP payload size
+/// `size`.
 fn records_in(size: u16) -> usize {
     match size {
         ..600 => 14,

@@ -199,7 +199,8 @@ async fn upstream_refusing_packets_is_skipped() {
     assert_eq!(subject.ask_a("back.test.", &upstreams).await, GOOD);
 }
 
-/// An upstream may answer after `silence_timeout`. The first reply of any upstream is returned.
+/// An answer that arrives after `silence_timeout` is still returned, although the next upstream has
+/// been queried by then.
 #[tokio::test]
 async fn late_answer_of_only_upstream_counts() {
     let late = Upstream::start(after(600 * MS, answers_with(1))).await;

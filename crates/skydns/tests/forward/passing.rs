@@ -15,7 +15,8 @@ use crate::support::{
 };
 
 /// A forwarded query has the flags, the DO bit and the end-to-end EDNS options of the client's
-/// query, as in kube-dns. The name is in lower case, and the OPT record is our own. The expected
+/// query, as in kube-dns. If these options are longer than 4096 octets in total, all are left out.
+/// The forwarder converts the name to lower case, and sets its own UDP payload size. The expected
 /// packets have the ID 0.
 #[tokio::test]
 async fn forwarded_query_has_own_question() {
@@ -85,8 +86,8 @@ async fn whole_reply_is_passed_on() {
     assert_eq!(answer, whole);
 }
 
-/// After SERVFAIL and REFUSED, the next upstream is queried. All other replies are returned to the
-/// client.
+/// After SERVFAIL or REFUSED, the next upstream is queried. After any other RCODE, no other
+/// upstream is queried.
 #[tokio::test]
 async fn only_servfail_and_refused_try_next_upstream() {
     for transport in [Transport::Udp, Transport::Tcp] {

@@ -16,8 +16,9 @@ const NAMES: [&str; 3] = ["x.test.", "y.test.", "z.test."];
 /// Reactions of an upstream that can be made silent.
 const MORTAL: &[Does] = &[good, silent];
 
-/// Each query for a stale name is answered at once. For each name, one query is also sent to the
-/// first upstream, to find out whether it works again.
+/// While all upstreams are dead, a query for a name with a stale reply is answered at once. For
+/// each name, one query is also sent to the first upstream, to find out whether this upstream works
+/// again.
 #[tokio::test]
 async fn stale_names_return_at_once() {
     let first = Fickle::start(MORTAL).await;
@@ -45,7 +46,8 @@ async fn stale_names_return_at_once() {
     drop(clock);
 }
 
-/// While one upstream still works, a query for a stale name waits for the reply of this upstream.
+/// While one upstream still works, a query for a name with a stale reply waits for the reply of
+/// this upstream.
 #[tokio::test]
 async fn stale_name_waits_for_living_upstream() {
     let first = Fickle::start(MORTAL).await;

@@ -100,7 +100,7 @@ impl Subject {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "all metrics are counts"
+        reason = "all values are whole numbers and not negative"
     )]
     pub(crate) fn metric(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
         let families = self.registry.gather();
@@ -132,7 +132,7 @@ impl Subject {
         self.metric(name, &[])
     }
 
-    /// Number of upstream failures with this cause.
+    /// The value of `errors_total` for this cause, summed over all upstreams.
     pub(crate) fn errors(&self, cause: &str) -> u64 {
         self.metric("errors_total", &[("cause", cause)])
     }
@@ -196,7 +196,7 @@ impl Question {
     }
 }
 
-/// An OPT record with these options.
+/// An OPT record with this UDP payload size, DO bit and options.
 pub(crate) fn opt(udp: u16, dnssec_ok: bool, options: &[(u16, &[u8])]) -> Edns {
     let options = options.iter().map(|(code, value)| (*code, value.to_vec()));
     Edns {

@@ -29,8 +29,9 @@ async fn ask_many() -> Vec<Asked> {
     upstream.asked()
 }
 
-/// A socket carries at most 64 queries, and each query uses one of eight sockets. So an attacker
-/// knows neither the socket nor its port.
+/// In this test, each query is sent from one of eight sockets, which is chosen at random. A socket
+/// sends at most 64 queries, and is then replaced. So an attacker cannot predict the source port of
+/// a query.
 #[tokio::test]
 async fn queries_choose_among_changing_ports() {
     let asked = ask_many().await;
@@ -48,7 +49,7 @@ async fn queries_choose_among_changing_ports() {
         queries_by_port.len()
     );
 
-    // In about one of eight pairs of queries, the second query uses the same socket.
+    // In about one of eight pairs of successive queries, both queries use the same socket.
     let stays = ports.windows(2).filter(|pair| pair[0] == pair[1]).count();
     assert!(stays < QUERIES / 4, "the port stays {stays} times");
     let used: HashSet<_> = ports.windows(2).map(|pair| (pair[0], pair[1])).collect();
@@ -122,7 +123,7 @@ async fn ids_are_random() {
     }
 }
 
-/// A reply from another port is ignored, even if its content is correct.
+/// A reply from another port is ignored, even if its ID and its question are correct.
 #[tokio::test]
 async fn replies_from_other_addresses_are_ignored() {
     let asked_one = local_socket();

@@ -9,11 +9,12 @@ const POD: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// A client that is not a pod.
 const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// The answer that a pod must get. `name`, `status` and `completed` come from a test case in
-/// `search.rs`. The clients there append `apps.search.cluster.local` to `name`. A pod appends its
-/// first search domain, so the owner of the records is different. If the queried name exists, the
-/// answer has no CNAME record that leads to the queried name. If no name of the search list exists,
-/// the answer has only the SOA record of the cluster.
+/// The answer that a pod must get. `name`, `status` and the records `completed` come from a case in
+/// `search.rs`, where the queried name is `name` below `apps.search.cluster.local`. Here, the
+/// queried name is `name` below the first search domain of the pod, `apps.svc.cluster.local`. If
+/// the queried name itself exists, the answer has no CNAME to it. If no name of the search list
+/// exists, the answer is the NXDOMAIN response for the queried name, with the SOA record of the
+/// cluster.
 fn expected(name: &str, status: &str, completed: &[&str]) -> Vec<String> {
     let first = format!("{name}.apps.svc.cluster.local.");
     let records: Vec<String> = match completed {
@@ -87,8 +88,10 @@ async fn autopath_leaves_other_queries_unchanged() {
     }
 }
 
-/// For a CNAME query, the server looks up the addresses of the name. A response with addresses has
-/// no SOA record, but the client needs an SOA record to cache that there is no alias (RFC 2308).
+/// For a CNAME query, the server looks up addresses. Here the upstream has an address for the
+/// queried name, so the answer to the CNAME query is NODATA. The upstream's reply has no SOA
+/// record. The server adds one, because clients do not cache NODATA without an SOA record (RFC
+/// 2308).
 #[tokio::test(flavor = "multi_thread")]
 async fn cname_query_for_name_with_addresses_gets_soa() {
     let upstream = Upstream::start(|asked: &Asked| {

@@ -104,7 +104,7 @@ async fn udp_flood_does_not_delay_others() {
     server.stop().await;
 }
 
-/// Every query of a flood is answered. Queries beyond the limit get SERVFAIL.
+/// Every query of a flood is answered. Queries beyond the limit for one host get SERVFAIL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flood_is_answered_completely() {
     let (server, _) = server_with_expensive_name();
@@ -161,7 +161,8 @@ async fn expensive_query_of_other_host_has_turn() {
 }
 
 /// If a search list completes the queried name to an expensive name, the query needs a place in the
-/// queue. If the queue is full, the query gets SERVFAIL.
+/// queue. If its host already has the maximum number of queries in the queue, the query gets
+/// SERVFAIL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn searched_name_needs_place_in_queue() {
     // Maximum number of expensive queries of one host that may wait.

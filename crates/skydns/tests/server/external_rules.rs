@@ -149,7 +149,7 @@ async fn rule_key_is_in_tap_extended_error_and_metric() {
             .iter()
             .map(|(_, data)| String::from_utf8_lossy(data));
         let texts = texts.collect::<String>();
-        // The text begins with "the key filterTypes of".
+        // The third word of the text is the key, for example in "the key filterTypes of".
         let named = texts.split(' ').nth(2).unwrap_or("-");
         assert_eq!(named, key, "{row}: {texts:?}");
 

@@ -57,7 +57,7 @@ web A NOERROR
 web| 30 CNAME web.apps.svc.cluster.local.
 web.apps.svc.cluster.local. 30 A 10.96.0.9
 
-# NODATA for the other address type of the Service
+# NODATA for AAAA: the Service has only an IPv4 address
 WEB AAAA NOERROR
 WEB| 30 CNAME WEB.apps.svc.cluster.local.
 OURS 60
@@ -72,7 +72,7 @@ web.apps.svc A NOERROR
 web.apps.svc| 30 CNAME web.apps.svc.cluster.local.
 web.apps.svc.cluster.local. 30 A 10.96.0.9
 
-# a full name: an upstream is first queried for the name below corp.test
+# a full name: the CNAME has the TTL of the upstream's NXDOMAIN for the name below corp.test
 web.apps.svc.cluster.local A NOERROR
 web.apps.svc.cluster.local| 20 CNAME web.apps.svc.cluster.local.
 web.apps.svc.cluster.local. 30 A 10.96.0.9
@@ -87,7 +87,7 @@ www.example.test A NOERROR
 www.example.test| 20 CNAME www.example.test.
 www.example.test. 300 A 198.51.100.1
 
-# an external name without the other address type
+# NODATA for AAAA: the external name has only A records
 www.example.test AAAA NOERROR
 www.example.test| 20 CNAME www.example.test.
 THEIRS 20
@@ -108,7 +108,7 @@ both.example.test A NOERROR
 both.example.test| 30 CNAME both.example.test.corp.test.
 both.example.test.corp.test. 300 A 198.51.100.2
 
-# the walk ends at the first name, even if only the second has the address type
+# the walk ends at the first name with addresses, even if only the second name has AAAA records
 both.example.test AAAA NOERROR
 both.example.test| 20 CNAME both.example.test.corp.test.
 THEIRS 20
@@ -118,7 +118,7 @@ empty.example.test A NOERROR
 empty.example.test| 20 CNAME empty.example.test.
 empty.example.test. 300 A 198.51.100.4
 
-# the same for the other address type
+# NODATA for AAAA: a name without any address does not end the search
 empty.example.test AAAA NOERROR
 empty.example.test| 20 CNAME empty.example.test.
 THEIRS 20

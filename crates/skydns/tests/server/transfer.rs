@@ -213,7 +213,10 @@ async fn ixfr_depends_on_client_version() {
 
     for (what, since) in [
         ("a query with EXPIRE 0, as PowerDNS sends it", (serial, 0)),
-        ("another replica's version", (serial, expire + 1)),
+        (
+            "a version with the EXPIRE of another replica",
+            (serial, expire + 1),
+        ),
         ("a version that is not kept", (serial - 1, expire)),
     ] {
         let (code, types) = transfer_outcome(ours, ZONE, rtype::IXFR, Some(since)).await;

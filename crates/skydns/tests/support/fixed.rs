@@ -217,7 +217,7 @@ impl Fixed {
         self
     }
 
-    /// Marks the first lists from the API server as incomplete.
+    /// Marks the records as incomplete, as before the first lists from the API server.
     pub(crate) fn unsynced(mut self) -> Self {
         self.synced = false;
         self
@@ -231,8 +231,9 @@ impl Fixed {
         self
     }
 
-    /// Forwards all queries for external names, as kubedns does without dnsmasq or behind a dnsmasq
-    /// that only caches. Queries for `localhost` are not forwarded.
+    /// Also forwards queries of type ANY for external names, and queries for single-label names
+    /// other than `localhost`. kubedns does so without dnsmasq, or behind a dnsmasq that only
+    /// caches.
     pub(crate) fn forwards_all(mut self) -> Self {
         self.zone.forwards_all = true;
         self
@@ -255,7 +256,7 @@ impl Fixed {
         self
     }
 
-    /// Forwards queries for nonexistent names in these zones.
+    /// Sets the domains of `--fallthrough`.
     pub(crate) fn fallthrough(mut self, zones: &[&str]) -> Self {
         self.zone.fallthrough = zones.iter().map(|zone| name(zone)).collect();
         self
@@ -313,7 +314,7 @@ impl Fixed {
         }
     }
 
-    /// Sets the TXT records of CHAOS `routes.kubedns.`.
+    /// Sets the TXT records of `routes.kubedns.` in class CH.
     pub(crate) fn routes(mut self, texts: &[String]) -> Self {
         self.zone.routes = texts.into();
         self
