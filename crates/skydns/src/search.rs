@@ -1,11 +1,16 @@
 //! A pod's search list. This server walks the list, so that the pod's resolver does not have to.
 //!
-//! Search completion is for pods whose only search domain is `<namespace>.<suffix>`. Such a pod
-//! queries `www.example.com.apps.<suffix>`, instead of each name of the usual list in turn. For
-//! search completion, the server needs neither state nor client addresses. Autopath is for pods
-//! with the usual list. Such a pod first queries `www.example.com.apps.svc.<domain>`. If that name
-//! does not exist, and the client's address belongs to a pod of the namespace, the server walks the
-//! rest of the list.
+//! The usual list of a pod has the domains `<namespace>.svc.<domain>`, `svc.<domain>` and
+//! `<domain>`, where `<domain>` is the cluster domain. The search domains of the node follow.
+//!
+//! Search completion is for pods whose only search domain is `<namespace>.<suffix>`. To look up
+//! `www.example.com`, such a pod in the namespace `apps` queries `www.example.com.apps.<suffix>`.
+//! The server then walks the usual list. For search completion, the server needs neither state nor
+//! client addresses.
+//!
+//! Autopath is for pods with the usual list. Such a pod first queries
+//! `www.example.com.apps.svc.<domain>`. If that name does not exist, and the client's address
+//! belongs to a pod of the namespace, the server walks the rest of the list.
 //!
 //! [`Zone::search_list`](crate::Zone::search_list) builds the list of names for search completion,
 //! and [`Zone::search_list_of_client`](crate::Zone::search_list_of_client) the list for autopath.

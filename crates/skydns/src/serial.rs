@@ -1,9 +1,9 @@
 //! The serials of transferred zones (RFC 1982), and the timers of their SOA.
 //!
 //! Each zone has its own serial. The serial of a version is the time of the version in seconds, and
-//! a zone has at most one version each second. Therefore a serial is not ahead of the clock, unless
-//! the clock was set back. A restarted process needs no stored state: its next version has a later
-//! time, and so a higher serial.
+//! a zone has at most one version each second. If the clock is never set back, no serial is ahead
+//! of the clock. The first version after a restart then has a higher serial than all earlier
+//! versions of the zone. So serials are not stored.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -218,7 +218,7 @@ mod tests {
         assert_ne!(
             first.soa_numbers(last),
             second.soa_numbers(last),
-            "EXPIRE differs between processes, even for the same serial"
+            "for the same serial, processes with different marks have different EXPIRE values"
         );
     }
 }

@@ -1,9 +1,10 @@
 //! Copies of answered queries, for readers that watch queries.
 //!
-//! Without readers, the tap costs one relaxed load for each query. Each [`TapWatch`] has a filter,
-//! a maximum number of records a second, and a bounded queue. The filter is applied before anything
-//! is copied. Records beyond the limits are dropped and counted, so a slow reader never delays an
-//! answer.
+//! A reader opens a watch ([`TapWatch`]). Each watch has a filter, a maximum number of records a
+//! second, and a bounded queue. A record ([`TapRecord`]) is the copy of a query and its answer. The
+//! filter is applied before anything is copied. Records beyond the limits are dropped and counted,
+//! so a slow reader never delays an answer. Without watches, the tap costs one relaxed atomic load
+//! for each query.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -86,7 +87,9 @@ pub struct TapRecord {
     pub took: Duration,
     /// Whether the answer was truncated.
     pub truncated: bool,
-    /// `auth`, `reverse`, `stub`, `recursive`, `cache`, or the reason for the answer.
+    /// The source of the answer: `auth`, `reverse`, `stub`, `recursive` or `cache`. If the answer
+    /// has an [`AnswerReason`](crate::engine::AnswerReason), the word for the reason replaces the
+    /// source.
     pub by: &'static str,
     /// Both messages, if the reader requested them.
     pub messages: Option<TapMessages>,
@@ -142,9 +145,9 @@ impl TapRecord {
     }
 }
 
-/// The part of the server that answered, `cache`, or the reason for the answer. An immediate answer
-/// for an external name is from the cache, except SERVFAIL: the server sends SERVFAIL at once if
-/// the name must not be forwarded, or if the query is not allowed to wait.
+/// The value of [`TapRecord::by`]. An immediate answer for an external name is from the cache,
+/// except SERVFAIL: the server sends SERVFAIL at once if the name must not be forwarded, or if the
+/// query is not allowed to wait.
 fn answered_by(reply: Reply, took: Took) -> &'static str {
     if let Some(reason) = reply.reason {
         return reason.as_str();
@@ -161,8 +164,8 @@ fn answered_by(reply: Reply, took: Took) -> &'static str {
 #[derive(Debug)]
 struct RecordRate {
     limit: u32,
-    /// The current second in the upper half, and the number of records in this second in the lower
-    /// half.
+    /// The time of the last record in seconds (upper 32 bits), and the number of records in this
+    /// second (lower 32 bits).
     taken: AtomicU64,
 }
 
@@ -175,8 +178,8 @@ impl RecordRate {
         counted.is_ok()
     }
 
-    /// The value of `taken` after another record; `None` at the limit. `empty` is the value for the
-    /// current second without any record.
+    /// The value of `taken` after another record; `None` at the limit. `empty` is the value for
+    /// the current second and zero records.
     fn count_record(&self, taken: u64, empty: u64) -> Option<u64> {
         let is_same_second = taken & !u64::from(u32::MAX) == empty;
         let taken = if is_same_second { taken } else { empty };

@@ -34,8 +34,8 @@ const MAX_IN_FLIGHT: usize = 64;
 const MAX_EXPENSIVE: usize = 2;
 /// Time for which a connection answers queries before it yields to other connections.
 const TURN_LENGTH: Duration = Duration::from_micros(200);
-/// Time without a query after which a connection is closed. RFC 7766, section 6.2.3, suggests a few
-/// seconds.
+/// Time without a query after which a connection is closed. RFC 7766, section 6.2.3, recommends a
+/// time on the order of seconds.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Replaces [`IDLE_TIMEOUT`] for a connection that is accepted while more than half of
 /// [`MAX_CONNECTIONS`] are open.
@@ -94,7 +94,7 @@ impl<B: Backend> TcpServer<B> {
             }
         }
 
-        // New clients get an error at once instead of no answer.
+        // Without a listener, the kernel refuses new connections, so clients do not wait.
         drop(self.listener);
         end_connections(connections).await;
     }

@@ -1,13 +1,14 @@
 //! Zone transfers: AXFR (RFC 5936), IXFR (RFC 1995) and NOTIFY (RFC 1996). With a key, transfer
 //! queries must be signed with TSIG (RFC 8945).
 //!
-//! Everything is based on one enumeration of a zone: [`names`] visits the owner names, and
-//! [`content`] gets the records of each name from the engine. AXFR writes the enumeration. If two
-//! enumerations differ ([`difference`]), there is a new version of the zone. IXFR writes the
-//! differences since the client's version. A property test compares transfers with answers.
+//! Everything is based on one enumeration of a zone in a view: [`names`] visits the owner names,
+//! and [`content`] gets the records of each name from the engine. AXFR writes the enumeration. If
+//! the enumeration in a new view differs from the last version ([`difference`]), the zone gets a
+//! new version. IXFR writes the differences since the client's version. The property test
+//! `transfer_agreement` of the crate `cluster` compares transfers with the answers of the engine.
 //! docs/transfer.md lists the names that cannot be enumerated.
 //!
-//! Zone transfers are off unless there are peers.
+//! Zone transfers are off unless `--transfer-to` names peers.
 
 mod content;
 mod difference;
@@ -61,7 +62,7 @@ pub struct ZoneTransfers<V> {
     key: Option<Arc<TsigKey>>,
     serials: Arc<ZoneSerials>,
     history: Mutex<TransferHistory<V>>,
-    /// The zones that can be transferred and have no version yet. `None` before the first view.
+    /// The zones that can be transferred but are not loaded yet. `None` before the first view.
     loading: Mutex<Option<Vec<Name>>>,
     /// The current serial of each zone.
     current: watch::Sender<Arc<[ZoneSerial]>>,
@@ -100,7 +101,7 @@ impl<V: View> ZoneTransfers<V> {
         })
     }
 
-    /// The serials to set in the [`Zone`](crate::Zone) of every view.
+    /// The serials for the field [`Zone::serials`](crate::Zone::serials) of every view.
     pub fn serials(&self) -> Arc<ZoneSerials> {
         Arc::clone(&self.serials)
     }
@@ -285,8 +286,8 @@ fn transferable_zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
         .filter(|zone: &&FurtherZone| !zone.pointers)
         .map(|zone| &zone.domain);
 
-    // Without a cluster, `zone.domain` is used only for hosts and aliases of the configuration, and
-    // is not transferred.
+    // Without a cluster, `zone.domain` is used only in answers for hosts and aliases of the
+    // configuration, and is not transferred.
     let cluster = std::iter::once(&zone.domain)
         .chain(zone.other_domains.iter())
         .filter(|domain| view.cluster_domain_of(domain.wire()).is_some());

@@ -129,8 +129,8 @@ impl<B: Backend> UdpWorker<B> {
         }
     }
 
-    /// Serves until `stop` is set, and then answers the remaining queries. `stop` is checked at
-    /// least once each [`socket::RECEIVE_TIMEOUT`].
+    /// Serves until `stop` is set, and then answers the remaining queries. An idle thread checks
+    /// `stop` every [`socket::RECEIVE_TIMEOUT`], and a busy thread more often.
     pub(crate) fn run(mut self) {
         let mut buffers = BatchBuffers {
             queries: vec![[0; MAX_QUERY]; BATCH],

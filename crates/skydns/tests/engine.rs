@@ -212,7 +212,7 @@ fn ttls(view: &Fixed, question: &str, known: &ExternalAnswers) -> String {
 /// Each row has a question and the TTLs of its answers with four settings. The first setting has
 /// the default TTLs. In the others, the TTL of records is 5, 3600 and 0 seconds, and the TTL of
 /// negative answers is 3, 0 and 5 seconds. Addresses from an upstream have a TTL of at most a
-/// minute, and so have the aliases that lead to them.
+/// minute, and so has the CNAME record before them in the answer.
 const TTLS: &str = "
     web.apps.svc.cluster.local A     | A 30          | A 5         | A 3600           | A 0
     web.apps.svc.cluster.local SRV   | SRV 30, A 30  | SRV 5, A 5  | SRV 3600, A 3600 | SRV 0, A 0
@@ -312,7 +312,7 @@ fn longest_matching_domain_answers() {
         xcorp.cluster.local A => NXDOMAIN, qr rd: cluster.local. 60 IN SOA/60
         web.apps.svc.cluster.local A => NOERROR, qr aa rd ra: web.apps.svc.cluster.local. 30 IN A 10.96.0.9
         into.apps.svc.cluster.local A => asks for host.corp.cluster.local.
-        # Names of a single label are forwarded only if they are a stub domain.
+        # A target of a single label is forwarded only if it is a stub domain.
         short.apps.svc.cluster.local A => asks for intra.
         bare.apps.svc.cluster.local A => SERVFAIL, qr rd ra:
     ";
@@ -532,7 +532,7 @@ a name of the cluster
 - web.apps.svc.cluster.local. 9 IN A 192.0.2.66
 + www.outside.test. 9 IN A 192.0.2.1
 
-an alias to which no other record leads
+an alias outside the chain of the queried name
 - a.test. 9 IN CNAME b.test.
 - b.test. 9 IN A 192.0.2.66
 

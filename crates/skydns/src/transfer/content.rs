@@ -3,8 +3,8 @@
 //!
 //! Data from upstreams are not zone data: a CNAME or SRV record is transferred, but not the
 //! addresses of an external target. A name inside another zone, or inside a stub domain, is not
-//! part of the zone. The highest such name has an NS record instead (a zone cut), so that a
-//! secondary does not answer NXDOMAIN for the names below it.
+//! part of the zone. The apex of the outermost such zone or stub domain has an NS record instead (a
+//! zone cut). So a secondary does not answer NXDOMAIN for the names below that apex.
 
 use super::transferable_authority;
 use crate::answer::{DNS_SERVICE, HOSTMASTER, NAME_SERVER};
@@ -24,16 +24,16 @@ const OTHER_TYPES: [u16; 3] = [rtype::SRV, rtype::TXT, rtype::MX];
 /// Maximum size of an answer, in octets. A record takes at least 13 octets (a TXT record with an
 /// empty string), so the 16-bit counts of the header suffice.
 const MAX_ANSWER: usize = 13 * 65_535;
-/// The context of a transfer's queries. Each answer contains only data of the zone, and may use
-/// the maximum number of steps. Autopath does not apply, because there is no client.
+/// The context of the queries that a transfer sends to the engine. Each answer contains only data
+/// of the zone, and may take the maximum work of an answer ([`MAX_STEPS`]). Autopath does not
+/// apply, because there is no client.
 const ASKER: AnswerContext = AnswerContext {
     steps: MAX_STEPS,
     client: None,
     zone_data: true,
 };
 
-/// One record. The order of records is the order of their octets, which is enough for comparing
-/// sets.
+/// One record. The order of records is that of their octets: first the owner, then the body.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ZoneRecord {
     /// Labels below the zone, in wire format without the root.
@@ -129,9 +129,9 @@ impl<'v, V: View> ZoneContent<'v, V> {
     }
 
     /// Adds the records of the zone's apex and of its name server, sorted, without the SOA. A
-    /// secondary cannot load a zone without an NS record and an address of the name server. In the
-    /// cluster's zone without `--strict-dns` the engine does not return these two; this function
-    /// adds them.
+    /// secondary cannot load a zone without an NS record and an address of the name server. Without
+    /// `--strict-dns`, the engine returns neither for the cluster's zone, so this function adds
+    /// both.
     pub(super) fn append_apex(&mut self, records: &mut Vec<ZoneRecord>) {
         let mut own = Vec::new();
         self.append_answers(self.domain.wire(), rtype::NS, &[], &mut own);

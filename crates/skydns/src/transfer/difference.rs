@@ -17,8 +17,8 @@ pub(super) enum ZoneChange {
     Nothing,
     /// The records of the zone have changed.
     Records(ZoneDifference),
-    /// The whole zone has to be sent: the difference is too large to be kept, the SOA record has
-    /// changed, or the zone had no version.
+    /// The whole zone has to be sent: the difference is too large to be kept, the TTL or MINIMUM of
+    /// the SOA record has changed, or the zone had no version.
     Whole,
 }
 

@@ -1,5 +1,5 @@
-//! The current version of each zone, and the latest steps that lead to it. A step has the
-//! difference between two successive versions.
+//! The current version of each zone, and the latest steps between its versions. A step has the
+//! difference between two successive versions. The last step ends at the current version.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -44,7 +44,7 @@ impl<V> ZoneVersion<V> {
 }
 
 impl<V: View> ZoneVersion<V> {
-    /// The owner names of the zone, which is `domain`.
+    /// The owner names of zone `domain` in this version.
     pub(super) fn names(&self, domain: &Name) -> Arc<OwnerNames> {
         let mut known = self.names.lock();
         if let Some(names) = known.upgrade() {
@@ -62,10 +62,10 @@ pub(super) struct TransferHistory<V> {
     zones: HashMap<Name, ZoneHistory<V>>,
 }
 
-/// The current version of one zone, and the steps that lead to it.
+/// The current version of one zone, and the latest steps between its versions.
 struct ZoneHistory<V> {
     current: Arc<ZoneVersion<V>>,
-    /// The steps that lead to the current version, the oldest first, each with its time.
+    /// The steps, the oldest first, each with its time. The last step ends at the current version.
     steps: VecDeque<(Arc<VersionStep>, Instant)>,
     /// Memory of the steps, in octets.
     octets: usize,
@@ -95,14 +95,14 @@ impl<V> TransferHistory<V> {
         let first = steps.iter().position(|(step, _)| step.from == from)?;
         let last = steps.iter().position(|(step, _)| step.to == to)?;
 
-        // A transfer of an older version ends at that version, not at the current one.
+        // A transfer that began with an older version ends at that version, not at the current one.
         let range = steps.range(first..=last.max(first));
         Some(range.map(|(step, _)| Arc::clone(step)).collect())
     }
 
-    /// Makes `version` the current version of a zone. `difference` leads from the last version to
-    /// the new version. Without a difference, the zone must be transferred whole. `now` is the time
-    /// of the version.
+    /// Makes `version` the current version of a zone. `difference` is the difference between the
+    /// last version and `version`. Without it, secondaries get the whole zone. `now` is the time of
+    /// the version.
     pub(super) fn push_version(
         &mut self,
         zone: &Name,
@@ -111,7 +111,7 @@ impl<V> TransferHistory<V> {
         now: Instant,
     ) {
         let Some(known) = self.zones.get_mut(zone) else {
-            // No step leads to the first version.
+            // The first version has no predecessor, so there is no step.
             let new = ZoneHistory {
                 current: version,
                 steps: VecDeque::new(),
@@ -131,8 +131,8 @@ impl<V> TransferHistory<V> {
                 };
                 known.steps.push_back((Arc::new(step), now));
             }
-            // Without a difference, no step leads to this version, so the earlier steps are of no
-            // use.
+            // Without a difference, there is no step to this version. So the earlier steps do not
+            // reach the current version, and are dropped.
             None => known.clear_steps(),
         }
 
@@ -205,7 +205,7 @@ mod tests {
         );
     }
 
-    /// The serials of the versions from which steps lead to the current version.
+    /// The serials of the versions that have steps to the current version.
     fn kept_serials(history: &TransferHistory<()>) -> Vec<u32> {
         let Some(current) = history.current(&zone()).map(|version| version.serial) else {
             return Vec::new();
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(
             kept_serials(&history),
             Vec::<u32>::new(),
-            "no step leads to a version that was added without a difference"
+            "the steps before a version without a difference are dropped"
         );
         push_step(&mut history, 11, 10, now);
         assert_eq!(kept_serials(&history), vec![10]);

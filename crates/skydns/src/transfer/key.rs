@@ -20,11 +20,11 @@ pub struct TsigKey {
 pub enum ParseTsigKeyError {
     /// The text does not have the form of a key.
     #[error(
-        "expected key \"NAME\" {{ algorithm ALGORITHM; secret \"BASE64\"; }}; as tsig-keygen writes it"
+        "expected one key as tsig-keygen writes it (key \"NAME\" {{ algorithm ALGORITHM; secret \"BASE64\"; }};)"
     )]
     Form,
     /// The name is not a domain name, or is the root.
-    #[error("{0:?} is not a name for a key: expected a domain name")]
+    #[error("{0:?} is not a name for a key: expected a domain name other than the root")]
     Name(String),
     /// The algorithm is unknown or obsolete.
     #[error("{0:?} is not an accepted algorithm: expected hmac-sha256, hmac-sha384 or hmac-sha512")]

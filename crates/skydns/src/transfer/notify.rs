@@ -32,7 +32,7 @@ pub struct ZoneNotifier<V> {
     notices: PendingNotices,
     /// Opened for the first notification, and again after an error.
     socket: Option<UdpSocket>,
-    /// Whether a missing acknowledgement has been logged, and no response has arrived since then.
+    /// Whether a missing response has been logged, and no response has arrived since then.
     is_silent: bool,
 }
 
@@ -124,7 +124,7 @@ impl<V: View> ZoneNotifier<V> {
             .count_notify(NotifyResult::Unanswered);
         if !self.is_silent {
             self.is_silent = true;
-            tracing::warn!(secondary = %self.target, %zone, "NOTIFY was not acknowledged");
+            tracing::warn!(secondary = %self.target, %zone, "secondary did not respond to NOTIFY");
         }
     }
 

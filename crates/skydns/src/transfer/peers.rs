@@ -108,7 +108,7 @@ impl FromStr for TransferPeers {
 }
 
 /// Parses `ADDRESS/BITS`. Host bits may be set. An IPv4-mapped IPv6 network becomes an IPv4
-/// network, because the addresses of clients are compared as IPv4 addresses.
+/// network, because IPv4-mapped addresses of clients are compared as IPv4 addresses.
 fn parse_network(text: &str) -> Option<IpNet> {
     let (address, bits) = text.split_once('/')?;
     // `parse` would also accept a number with a plus sign.

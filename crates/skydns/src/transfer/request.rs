@@ -1,5 +1,5 @@
-//! Transfer queries: authorization, the requested zone and version, and the signed messages of the
-//! response.
+//! Transfer queries: authorization, the requested zone and version, and the messages of the
+//! response. The messages are signed if the query has a valid signature.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -197,7 +197,8 @@ impl TransferRequest {
         }
     }
 
-    /// Rejects a query that was already accepted. The response has no records of the zone.
+    /// Rejects an accepted query, for example because too many transfers are in progress. The
+    /// response has no records of the zone.
     pub(super) fn reject(mut self, rcode: u16) -> TransferRejection {
         if let Ok(mut header) = Header::parse(&self.head) {
             header.flags = header.flags & !flag::AA | rcode;

@@ -21,8 +21,8 @@ use crate::engine::System;
 use crate::serial::follows;
 use wire::{Name, Query, Transport, rcode};
 
-/// Size in octets at which a message takes no further record. A larger message would save little
-/// and occupy a thread for longer.
+/// Size in octets at which a message takes no further record. Larger messages would hardly
+/// shorten the response, and each would occupy a thread for longer.
 const FILLED: usize = 24 * 1024;
 
 /// A response in progress.
@@ -296,7 +296,8 @@ impl StreamPlan {
             return Self::whole_zone(&soa, zone, version);
         };
 
-        // A response with only the SOA says that nothing has changed (RFC 1995, section 2).
+        // If the client's version is not older, the response has only the SOA record (RFC 1995,
+        // section 2).
         if !follows(version.serial, since.serial) {
             let parts = VecDeque::from([soa.part(version.serial)]);
             return Self::with_parts(ResponseForm::Soa, parts);

@@ -87,8 +87,8 @@ struct SignedTiming<'o> {
     other: &'o [u8],
 }
 
-/// Signs the one response to a query. The signer owns all its data, because the response may be
-/// finished later, in another task.
+/// Signs a response that is a single message. The signer owns all its data, because the response
+/// may be finished later, in another task.
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseSigner {
     session: TsigSession,
@@ -258,7 +258,7 @@ impl<'m> TsigRecord<'m> {
 }
 
 impl TsigSession {
-    /// Begins an exchange with our own query, which has the ID `id`.
+    /// Begins an exchange with our own request, such as a NOTIFY. The request has the ID `id`.
     pub(super) fn of_request(key: &Arc<TsigKey>, id: u16) -> Self {
         Self {
             key: Arc::clone(key),

@@ -219,8 +219,8 @@ impl UdpSocket {
     /// Closes the queue: the kernel answers further datagrams with an ICMP error, so that clients
     /// do not wait for an answer. Queued datagrams can still be received and answered.
     ///
-    /// The socket is connected to itself, and so has no other peer. Without a loopback interface,
-    /// the queue stays open.
+    /// To close the queue, the socket is connected to itself. A connected socket accepts only
+    /// datagrams from its peer. Without a loopback interface, the queue stays open.
     pub(crate) fn refuse_datagrams(&self) {
         let mut itself = self.local;
         if self.wildcard {

@@ -42,8 +42,8 @@ fn records_at(view: &Fixed, name: &str, rtype: &str) -> String {
     }
 }
 
-/// If the alias leads to no address, the answer has no CNAME, but only the addresses of the queried
-/// name. A client that follows a CNAME ignores the addresses with the same owner.
+/// If the alias yields no address, the answer has only the addresses of the queried name, and no
+/// CNAME. A client that followed the CNAME would ignore these addresses.
 #[test]
 fn alias_without_addresses_beside_addresses_is_omitted() {
     for (target, expected) in [
@@ -51,7 +51,7 @@ fn alias_without_addresses_beside_addresses_is_omitted() {
         ("empty.outside.test", "MIXED 30 IN A 192.0.2.1"),
         ("failing.outside.test", "MIXED 30 IN A 192.0.2.1"),
         ("mixed.apps.svc.cluster.local", "MIXED 30 IN A 192.0.2.1"),
-        // A chain that leads to addresses is written completely.
+        // A chain that ends with addresses is written completely.
         (
             "www.outside.test",
             "MIXED 30 IN A 192.0.2.1; MIXED 30 IN CNAME www.outside.test.; www.outside.test. 30 IN A 198.51.100.1",

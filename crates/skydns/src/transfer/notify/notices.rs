@@ -67,8 +67,8 @@ impl ZoneNotice {
 
 impl PendingNotices {
     /// Takes the current serials of all zones. A change does not restart the attempts for an
-    /// earlier change of the same zone, so that a secondary that never responds is noticed even if
-    /// the zone changes often.
+    /// earlier change of the same zone. So a secondary that never responds is noticed even if the
+    /// zone changes often.
     pub(super) fn set_serials(&mut self, current: &[ZoneSerial], now: Instant) {
         // Zones that are no longer transferred need no notification.
         self.zones
@@ -97,8 +97,8 @@ impl PendingNotices {
         }
     }
 
-    /// A random ID that no zone has. In a response, only the ID identifies the zone. There are far
-    /// fewer zones than IDs.
+    /// A random ID that no zone has. The zone of a response is found by the ID alone. There are far
+    /// fewer zones than IDs, so the loop ends.
     fn unused_id(&self) -> u16 {
         let mut id: u16 = rand::random();
         while self.zones.values().any(|notice| notice.id == id) {
@@ -139,8 +139,8 @@ impl PendingNotices {
     }
 
     /// Takes the response with this ID. Returns the zone of the response if a response was
-    /// expected. An error is not an acknowledgement, but it would not help to repeat the message
-    /// before the next change.
+    /// expected. An error response ends the attempts, too, because a repeated message would very
+    /// likely get the same error.
     pub(super) fn take_response(&mut self, id: u16, rcode: u16) -> Option<NoticeResponse> {
         // A late response to an earlier change has another ID, and does not end the attempts.
         let mut zones = self.zones.iter_mut();
