@@ -31,8 +31,9 @@ pub(crate) fn spawn(
 ) {
     let later = runtime.clone();
     let schedule = move |task| run_here_or_on(&later, task);
-    // tokio makes a constrained future yield after some work, and wakes the future at once. This
-    // thread would then run the future again and again. An unconstrained future does not yield.
+    // tokio limits the work within one poll of a runtime's task. At the limit, a future yields and
+    // is woken at once. Within the same poll, `run_woken` would then poll the future again, still
+    // at the limit, and never end. An unconstrained future has no limit.
     let future = tracker.track_future(unconstrained(future));
     let (task, handle) = async_task::spawn(future, schedule);
     handle.detach();
@@ -43,7 +44,8 @@ pub(crate) fn spawn(
 }
 
 /// Calls `wake`. Then runs, on this thread, the tasks that `wake` has woken, and the tasks that
-/// those wake. The caller must have entered the runtime.
+/// those wake. Within another call of `run_woken` on this thread, the outer call runs all these
+/// tasks. The caller must have entered the runtime.
 pub(crate) fn run_woken<T>(wake: impl FnOnce() -> T) -> T {
     let Some(_running) = RunningHere::begin() else {
         // An outer call of `run_woken` on this thread runs the tasks.

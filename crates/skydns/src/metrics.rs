@@ -1,8 +1,8 @@
 //! Metrics of queries and answers: those of SkyDNS under its names, and further ones named
 //! `kubedns_...`.
 //!
-//! Every thread that receives queries over UDP has its own [`Shard`]. Counting there needs only
-//! plain stores, in memory that no other thread writes. All async tasks share one further shard. A
+//! Every thread that receives queries over UDP has its own [`Shard`]. No other thread writes to
+//! this shard, so counting needs no atomic addition. All async tasks share one further shard. A
 //! scrape adds up the shards.
 
 #![allow(clippy::cast_precision_loss, reason = "Prometheus counts in f64")]
@@ -40,7 +40,7 @@ const SIZES: [f64; 21] = [
 /// Duration of an answer, from the arrival of the query.
 #[derive(Debug, Clone, Copy)]
 pub enum Took {
-    /// The engine answered at once.
+    /// The query was answered without waiting.
     AtOnce(Duration),
     /// The query waited for an upstream, or in the queue of expensive queries.
     Waited(Duration),
@@ -172,8 +172,9 @@ impl Shard {
         self.add(counter, 1);
     }
 
-    /// Adds to a counter. A single writer needs no atomic addition. The order is Release, so that a
-    /// thread that sees the new value also sees everything that the writer counted before.
+    /// Adds to a counter. A single writer needs no atomic addition. The memory ordering is Release:
+    /// a thread that loads the new value with Acquire also sees everything that the writer counted
+    /// before.
     fn add(&self, counter: &AtomicU64, value: u64) {
         if self.many_writers {
             counter.fetch_add(value, Release);
@@ -300,11 +301,12 @@ impl Metrics {
 /// Name, help text, type and labels of a family of metrics.
 struct FamilySpec {
     name: &'static str,
+    /// Help text. Metrics of SkyDNS keep the text of SkyDNS, word for word.
     help: &'static str,
     kind: MetricType,
     labels: &'static [&'static str],
-    /// Whether the name begins with SkyDNS's namespace and subsystem. The other metrics do not
-    /// exist in SkyDNS.
+    /// Whether the name begins with SkyDNS's namespace and subsystem. Metrics without this prefix
+    /// do not exist in SkyDNS.
     has_prefix: bool,
 }
 

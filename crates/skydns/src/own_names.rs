@@ -6,8 +6,8 @@
 //! target in our zones is not answered with a CNAME: the answer has the records of the target, with
 //! the alias as their owner.
 //!
-//! A wildcard answers for all names below its domain, except own names, names in our zones, and
-//! names in a stub domain below the domain of the wildcard.
+//! A wildcard answers for all names below its domain, except other own names, ports below aliases,
+//! names in our zones, and names in a stub domain below the domain of the wildcard.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -46,7 +46,7 @@ enum OwnName {
 pub enum OwnTarget<'v> {
     /// Addresses.
     Addresses(&'v [IpAddr]),
-    /// Another name, in lower case. [`OwnNames::find`] returns only names that are not own names.
+    /// Another name, in lower case. [`OwnNames::find`] returns the last name of a chain of aliases.
     Name(Cow<'v, Name>),
     /// No target, because of a loop or a chain that is too long.
     Unresolvable,
@@ -138,7 +138,8 @@ impl OwnNames {
             .map(Vec::as_slice)
     }
 
-    /// Final target of a name (wire format, lower case); `None` if the name is not an own name.
+    /// Final target of a name (wire format, lower case); `None` if no host, alias, port below an
+    /// alias or wildcard matches the name.
     pub fn find(&self, name: &[u8]) -> Option<OwnTarget<'_>> {
         let mut found = self.look_up(name)?;
         // The bound also ends a loop of aliases.

@@ -22,8 +22,8 @@ pub struct ServiceRecord<'v> {
     /// Target of the record.
     pub host: Host<'v>,
     /// A name relative to the zone, in wire format without the root: `3web 4apps 3svc`. See
-    /// [`Host::Base`] and [`Host::Member`]. In SRV answers, a record with addresses has the same
-    /// target as a record with [`Host::Member`].
+    /// [`Host::Base`] and [`Host::Member`]. In SRV answers, the target of a record with addresses
+    /// is the name that [`Host::Member`] describes.
     pub base: &'v [u8],
     /// Port of SRV answers; 0 if unknown.
     pub port: u16,

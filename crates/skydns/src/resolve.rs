@@ -57,7 +57,8 @@ const STEPS_OVER_UDP: usize = 8192;
 /// Maximum work for an immediate answer over TCP, in steps. It is less than over UDP, because the
 /// threads for TCP have other work as well.
 const STEPS_OVER_TCP: usize = 4096;
-/// Time after which a query is answered with SERVFAIL. Clients retry after two seconds or later.
+/// Time after which a waiting query is answered from the cache or with SERVFAIL. Clients retry
+/// after two seconds or later.
 pub(crate) const BUDGET: Duration = Duration::from_millis(1950);
 /// The external answers of a query that has not waited for upstreams.
 static NO_EXTERNAL_ANSWERS: ExternalAnswers = ExternalAnswers::none();
@@ -73,7 +74,7 @@ pub struct Resolver<B: Backend> {
     client_rates: Option<ClientRates>,
     waiting: Arc<ClientShares>,
     expensive_queue: ExpensiveQueue,
-    /// Zone transfers; `None` without peers.
+    /// Zone transfers; `None` without `--transfer-to`.
     transfers: Option<Arc<ZoneTransfers<B::View>>>,
     tasks: TaskTracker,
     runtime: Handle,

@@ -18,7 +18,7 @@ pub enum UpstreamFailure {
     #[error("unreachable")]
     Unreachable,
     /// The upstream sent something other than a DNS message. Over TCP and TLS, the reply may also
-    /// be incomplete, or not match the query.
+    /// be truncated (TC), or not match the query.
     #[error("reply is not a usable DNS message")]
     Garbage,
     /// Many replies arrived with a wrong ID or question. An attacker may be guessing IDs.
@@ -54,9 +54,9 @@ impl UpstreamFailure {
         }
     }
 
-    /// Whether this failure of a probe means that the upstream is dead. An upstream that sends
-    /// something, such as an invalid message or an untrusted certificate, is alive. A lack of local
-    /// sockets says nothing about the upstream.
+    /// Whether this failure of a probe means that the upstream is dead. An invalid message, an
+    /// untrusted certificate or a failed handshake shows that the upstream is alive. Many replies
+    /// with a wrong ID, or a lack of local sockets, say nothing about the upstream.
     pub(super) fn means_dead(self) -> bool {
         matches!(
             self,

@@ -7,11 +7,11 @@
 //! [`PROBE_EVERY`] while there are queries for them. Probes run in separate tasks, so no client's
 //! query waits for a probe. The first answer makes the upstream alive again.
 //!
-//! An upstream may be alive but useless: it answers every query with SERVFAIL or REFUSED. An
-//! upstream is also probed when it has refused two different names and has given no usable answer
-//! (NOERROR or NXDOMAIN) in between. If the probe is refused as well, the upstream counts as
-//! refusing until it gives a usable answer. A refusing upstream keeps its place in the order, but
-//! counts as down.
+//! An upstream may be alive but useless: it refuses every query, with SERVFAIL or REFUSED. An
+//! upstream is also probed when it has refused queries for two different names, and has given no
+//! usable answer (NOERROR or NXDOMAIN) in between. If the upstream refuses the probe as well, it
+//! counts as refusing until it gives a usable answer. A refusing upstream keeps its place in the
+//! order, but counts as down ([`UpstreamHealth::is_down`]).
 //!
 //! An upstream that has given no usable answer for a while is probed, too
 //! ([`UpstreamHealth::begin_idle_probe`]), so that its state is known before clients need it.
@@ -70,8 +70,8 @@ struct HealthState {
     idle_probes: usize,
     /// The start of the last idle probe.
     idle_probe: Option<Instant>,
-    /// Failures since the last answer. Timeouts of an upstream that answered before are left out: a
-    /// name may be slow to resolve.
+    /// Failures since the last answer. Timeouts are left out once the upstream has given a usable
+    /// answer: a name may be slow to resolve.
     failures: u32,
     last_failure: Option<Instant>,
     tcp_silent: Option<Instant>,
@@ -224,8 +224,8 @@ impl UpstreamHealth {
 
     /// Begins a probe of an upstream that has given no usable answer for `idle`, unless a probe is
     /// under way. Between two idle probes of an upstream that is neither dead nor refusing, at
-    /// least `idle` passes. Returns the question of the probe. Successive probes cycle through a
-    /// query that the upstream answered before, if there is one, and `questions`. The caller must
+    /// least `idle` passes. Returns the question of the probe. Successive probes use, in turn, the
+    /// last query with a usable answer, if there is one, and each of `questions`. The caller must
     /// then call [`UpstreamHealth::record_answer`] or [`UpstreamHealth::record_probe_failure`].
     pub(super) fn begin_idle_probe(
         &self,
@@ -256,14 +256,14 @@ impl UpstreamHealth {
         Some(question)
     }
 
-    /// Records that the upstream gave no usable reply. `silent` is true for a timeout.
+    /// Records that a query to the upstream got no valid reply. `silent` is true for a timeout.
     pub(super) fn record_failure(&self, upstream: &Upstream, silent: bool, now: Instant) {
         let mut states = self.0.lock();
         let state = state_of(&mut states, upstream, now);
         state.last_failure = Some(now);
 
-        // A timeout counts only if the upstream has not answered before: the upstream may be slow
-        // for some names.
+        // A timeout counts only if the upstream has never given a usable answer: a good upstream
+        // may be slow for some names.
         if !silent || state.known.is_none() {
             state.failures = state.failures.saturating_add(1);
         }

@@ -131,8 +131,8 @@ impl InFlightQueries {
         JoinOutcome::Started(QueryOwner { sender, entry }, waiter)
     }
 
-    /// Adds the limits of another list of upstreams, and forgets the limits of lists without
-    /// queries.
+    /// Adds the places of a new list of upstreams. Removes the places of lists without queries in
+    /// flight.
     fn add_route(&self, table: &mut InFlightTable, upstreams: &UpstreamList) -> Arc<ClientShares> {
         table.routes.retain(|_, route| route.taken() > 0);
 

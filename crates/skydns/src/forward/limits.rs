@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Maximum budget. Clients must get an RCODE within two seconds.
+/// Maximum of [`ForwardLimits::budget`]. Clients must get a response, at least SERVFAIL, within two
+/// seconds.
 const MAX_BUDGET: Duration = Duration::from_millis(1850);
 
 /// Numbers and times that limit a [`Forwarder`](super::Forwarder). The defaults are for production;
@@ -28,9 +29,10 @@ pub struct ForwardLimits {
     /// Time after which a query over UDP is sent again to a silent upstream.
     pub resend_after: Duration,
     /// Timeout of the retry over TCP, after a truncated reply or too many wrong IDs over UDP. If
-    /// the retry times out, a client over UDP gets the truncated reply.
+    /// the retry after a truncated reply times out, a client over UDP gets the truncated reply.
     pub tcp_retry: Duration,
-    /// Pause after all upstreams failed, before they are tried a second time.
+    /// Pause before all upstreams are tried a second time. This happens only if all upstreams have
+    /// failed, and the last failure is not a timeout.
     pub retry_pause: Duration,
 }
 

@@ -56,7 +56,7 @@ struct UpstreamSlot {
     logged_reason: Option<String>,
 }
 
-/// A change that is worth a log line.
+/// A change of the TLS state of an upstream, for the log.
 #[derive(Debug, PartialEq, Eq)]
 enum TlsChange {
     /// TLS failed, or failed for another reason than before.
@@ -75,7 +75,7 @@ impl UpstreamSlot {
     ///
     /// # Errors
     ///
-    /// The failure of the last opening, if no connection may be opened or used yet.
+    /// The TLS failure that caused the current pause, if no connection may be used until its end.
     fn choose_connection(
         &mut self,
         fresh: bool,
@@ -91,8 +91,9 @@ impl UpstreamSlot {
         Ok(least_busy.filter(|connection| full || !fresh && connection.load() < few))
     }
 
-    /// The connection that is used while no other may be opened. An upstream may refuse a further
-    /// connection and serve the open ones. An upstream with a bad certificate gets no queries.
+    /// The connection to use during the pause after the TLS failure `failure`. An upstream that
+    /// fails further handshakes may still serve its open connections. After a certificate failure,
+    /// no connection is used.
     fn usable_after(&self, failure: UpstreamFailure) -> Option<&UpstreamConnection> {
         if failure == UpstreamFailure::Certificate {
             return None;
@@ -293,8 +294,8 @@ impl ConnectionPool {
         Ok(Box::new(stream))
     }
 
-    /// Records the outcome of opening a connection with `record`, and logs each change of the TLS
-    /// failure.
+    /// Calls `record`, which records the outcome of opening a connection to the upstream. Logs the
+    /// change that `record` returns.
     fn record_opening(
         &self,
         upstream: &Upstream,

@@ -110,11 +110,12 @@ fn remove_opt(message: &Message<'_>, octets: &[u8], opt: Option<&Record<'_>>) ->
     out
 }
 
-/// Appends the records after the first OPT record, which is the additional record at `opt_index`.
-/// Returns their number.
+/// Appends the records after the first OPT record, except further OPT records. The first OPT record
+/// is the additional record at `opt_index`. Returns the number of appended records.
 ///
-/// These records move, and the names that their pointers lead to may move, too. So the records are
-/// written without compression. Such records are rare.
+/// The offsets of these records change, and perhaps also the offsets of the names to which their
+/// compression pointers point. So the records are written without compression. Records after an OPT
+/// record are rare.
 fn append_records_after_opt(message: &Message<'_>, opt_index: usize, out: &mut Vec<u8>) -> usize {
     let records = message
         .section(Section::Additional)

@@ -132,7 +132,7 @@ impl TlsClient {
         // signed it.
         if !self.matches_pins(upstream, certificate) {
             return Err(untrusted(
-                "the key of the certificate is not the pinned one",
+                "the key of the certificate is not one of the pinned keys",
             ));
         }
         Ok(())
@@ -175,7 +175,7 @@ impl TlsClient {
     }
 }
 
-/// The name that the certificate must have.
+/// The name or address for which the certificate must be valid.
 fn server_name(upstream: &Upstream) -> Result<ServerName<'static>, OpenError> {
     match &upstream.name {
         Some(name) => {

@@ -12,7 +12,7 @@ use wire::{Transport, rcode, rtype};
 use super::{Shard, counter};
 use crate::engine::Reply;
 
-/// Types with a label of their own. The last row counts all other types.
+/// Types with a label of their own. The last entry stands for all other types.
 const TYPES: [u16; 13] = [
     rtype::A,
     rtype::AAAA,
@@ -29,7 +29,7 @@ const TYPES: [u16; 13] = [
     0,
 ];
 
-/// RCODEs with a label of their own. The last row counts all other RCODEs.
+/// RCODEs with a label of their own. The last entry stands for all other RCODEs.
 pub(super) const RCODES: [u16; 8] = [
     rcode::NOERROR,
     rcode::NXDOMAIN,
@@ -64,7 +64,7 @@ fn protocol_row(transport: Transport) -> usize {
     usize::from(transport == Transport::Tcp)
 }
 
-/// The row of a value. The last row counts all values that are not listed.
+/// Index of `value` in `table`. All values that are not listed get the last index.
 pub(super) fn row<const N: usize>(table: &[u16; N], value: u16) -> usize {
     table
         .iter()
@@ -72,7 +72,7 @@ pub(super) fn row<const N: usize>(table: &[u16; N], value: u16) -> usize {
         .unwrap_or(N - 1)
 }
 
-/// The label of a row of [`RCODES`].
+/// The label of an entry of [`RCODES`].
 pub(super) fn rcode_label(rcode: u16) -> &'static str {
     rcode_mnemonic(rcode).unwrap_or(OTHER)
 }

@@ -117,8 +117,8 @@ fn rare_types_and_rcodes_share_labels() {
     assert_eq!(series(&metrics.collect(), QUERIES.name), expected);
 }
 
-/// The time of a slow upstream does not count as time of the engine. The histogram with the name
-/// from kube-dns counts the time of the engine and the time of the upstream.
+/// The time of a slow upstream does not count as time of the engine. As in kube-dns,
+/// `dns_request_duration_seconds` also counts the time of the upstream.
 #[test]
 fn waiting_is_no_engine_time() {
     let metrics = Metrics::new("", "");

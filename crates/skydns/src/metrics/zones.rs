@@ -23,7 +23,7 @@ const ZONE_QUERIES: FamilySpec = FamilySpec {
     has_prefix: false,
 };
 
-/// The counters of one thread, by the number of the zone and the row of the RCODE in [`RCODES`].
+/// The counters of one thread, by the number of the zone and the index of the RCODE in [`RCODES`].
 /// All zones without a label of their own share the last number.
 #[derive(Debug)]
 pub(super) struct ZoneCounters([[AtomicU64; RCODES.len()]; MAX_ZONES + 1]);

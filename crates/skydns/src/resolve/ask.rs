@@ -53,7 +53,7 @@ pub struct WaitingQuery<V> {
 pub(crate) enum WaitingWork {
     /// Answer the query name itself, without a search list.
     Name(PendingAnswer),
-    /// Walk the rest of the search list.
+    /// Walk the search list, from its first name.
     Search(SearchList),
 }
 
@@ -92,7 +92,7 @@ impl<V> WaitingQuery<V> {
 
         let reply = append_servfail(&ask, self.system(), cause, out);
 
-        // A secondary discards an error without a signature.
+        // A secondary that signs its queries discards a response without a signature.
         sign_reply(self.signer.clone(), start, reply, out)
     }
 }

@@ -1,4 +1,4 @@
-//! Look-ups of external names that are targets of our aliases. Only upstreams can resolve these
+//! Lookups of external names that are targets of our aliases. Only upstreams can resolve these
 //! names.
 
 use super::Resolver;
@@ -140,8 +140,8 @@ fn aliases_and_addresses(message: &Message<'_>) -> Vec<ExternalRecord> {
     records
 }
 
-/// Returns `start` and the names that aliases in `records` lead to from `start`. The chain ends
-/// before a name that `is_ours`.
+/// Returns the chain of aliases in `records` that begins with `start`: each name is the target of
+/// the alias before it. The chain ends before a name for which `is_ours` returns true.
 fn follow_aliases(
     start: &[u8],
     is_ours: impl Fn(&[u8]) -> bool,
@@ -150,7 +150,7 @@ fn follow_aliases(
     let mut names = vec![start.to_vec()];
     while let Some(target) = names.last().and_then(|name| alias_target(records, name)) {
         let is_own = is_ours(&target.to_ascii_lowercase());
-        // An alias that leads back to an earlier name is a loop.
+        // An alias whose target is an earlier name of the chain makes a loop.
         if is_own || names.len() > MAX_CHAIN || contains_name(&names, target) {
             break;
         }

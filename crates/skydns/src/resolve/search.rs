@@ -86,8 +86,8 @@ impl<B: Backend> Resolver<B> {
     }
 }
 
-/// Writes the query for the next name of the list to `message` and parses it; `None` at the end of
-/// the walk.
+/// Writes the query of the next lookup to `message` and parses the query; `None` at the end of the
+/// walk.
 fn next_candidate<'q, V: View>(
     walk: &mut SearchWalk,
     ask: &Ask<'_, V>,

@@ -1,9 +1,10 @@
 //! A walk through a search list: chooses the next name to look up, and makes the answer from the
 //! responses.
 //!
-//! Only answers to A, AAAA and CNAME queries begin with a CNAME to the name at which the walk
-//! ended. A walk for TXT, for example, may end at a different name than the walk for addresses.
-//! Caches would use a CNAME from the TXT answer for addresses, too.
+//! If a walk for A, AAAA or CNAME ends at another name than the query name, the answer begins with
+//! a CNAME to that name. Answers for other types have no such CNAME. A walk for TXT, for example,
+//! may end at a different name than the walk for addresses. Caches would use a CNAME from the TXT
+//! answer for addresses, too.
 //!
 //! A walk for A, AAAA or CNAME ends at the first name with A or AAAA records or with an alias, as
 //! in glibc's resolver. The A and AAAA queries of a client then end at the same name. A walk for
@@ -29,7 +30,8 @@ pub struct SearchWalk {
     at: usize,
     /// The type to look up.
     qtype: u16,
-    /// The other address type, for A, AAAA and CNAME queries. Resolvers query both types.
+    /// The other address type, for A, AAAA and CNAME queries. A name that has only addresses of
+    /// this type also ends the walk, so that A and AAAA queries end at the same name.
     other_family: Option<u16>,
     /// Whether the current lookup is for the other address type.
     asks_other_family: bool,
@@ -368,7 +370,7 @@ impl CandidateResponse {
             return true;
         };
         let answer = message.section(Section::Answer);
-        // The alias must not outlive the records that it leads to.
+        // A CNAME record that the walk adds must not outlive the records of its target.
         let ttl = answer
             .chain(message.section(Section::Authority))
             .map(|record| record.ttl)

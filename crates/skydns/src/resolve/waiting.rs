@@ -128,7 +128,7 @@ impl<B: Backend> Resolver<B> {
         let mut out = Vec::new();
         let reply = not_admitted.append_servfail(&mut out);
 
-        // No work was done, so the latency is zero.
+        // The query did not wait, so its duration counts as zero.
         let query = not_admitted.0.query.query();
         self.record_answer(&AnsweredQuery {
             client,
@@ -260,7 +260,7 @@ impl<B: Backend> Resolver<B> {
         }
         limit_negative_ttls(ask, start, out);
 
-        // The client learns which upstream failed.
+        // With extended errors, the client learns which upstream failed.
         if matches!(upstream.rcode, rcode::SERVFAIL | rcode::REFUSED) {
             let cause = Cause::Reply(upstream.upstream.clone(), upstream.rcode);
             append_cause(ask, &cause, start, out);

@@ -101,7 +101,7 @@ fn silence_to_one_name_is_ignored() {
     }
     assert!(
         silent(&question(b"\x01A\0"), 5).is_none(),
-        "a name in another case is the same name"
+        "a name that differs only in upper and lower case is the same name"
     );
     answered(&question(b"\x05known\0"), NOERROR, 10);
     assert!(
