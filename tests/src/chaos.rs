@@ -143,9 +143,9 @@ impl Rig {
         .await;
     }
 
-    /// The process ID of dnsmasq itself, not of the nanny that started it. The nanny's helper is
-    /// also a child of the nanny, and outlives dnsmasq for a moment, so dnsmasq is found by its
-    /// name.
+    /// The process ID of dnsmasq itself, not of the nanny that started it. The nanny has another
+    /// child: the helper process that signals dnsmasq. The helper outlives dnsmasq for a moment, so
+    /// dnsmasq is found by its name.
     pub async fn dnsmasq(&self) -> Pid {
         let nanny = self.pod.container("dnsmasq").await;
         let is_dnsmasq = |pid: &Pid| program_name(*pid).as_deref() == Some("dnsmasq");

@@ -39,8 +39,8 @@ pub const PATIENCE: Duration = Duration::from_secs(90);
 /// Timeout of an HTTP response. A frozen process causes an error, not an endless wait.
 const RESPONSE: Duration = Duration::from_secs(5);
 
-/// Timeout of the pod's shutdown at the end of a test. After this time localpod is killed, and the
-/// kernel ends the containers.
+/// Timeout of the pod's shutdown at the end of a test. After this time localpod is killed. The
+/// kernel then signals the processes of the containers (`PR_SET_PDEATHSIG`).
 const STOPPING: Duration = Duration::from_secs(15);
 
 /// The directory with the objects of the example cluster.
@@ -93,8 +93,9 @@ impl Pod {
         args: &[&str],
         environment: &[(&'static str, String)],
     ) -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
-        let kubeconfig = write_kubeconfig(directory.path(), api, &json!({})).expect("a kubeconfig");
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let kubeconfig = write_kubeconfig(directory.path(), api, &json!({}))
+            .expect("the kubeconfig can be written");
         let upstreams: Vec<String> = upstreams.iter().map(SocketAddr::to_string).collect();
         let nameservers = format!("--nameservers={}", upstreams.join(","));
         let own = [
@@ -112,7 +113,7 @@ impl Pod {
         args: impl Iterator<Item = &'a OsStr>,
         environment: &[(&'static str, String)],
     ) -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
         let status_file = directory.path().join("status.json");
         let program = Program::named("localpod");
         let program = environment
@@ -147,7 +148,7 @@ impl Pod {
     /// Reads the status file.
     pub fn status(&self) -> StatusFile {
         read_status(&self.directory.path().join("status.json"))
-            .expect("localpod keeps its status file")
+            .expect("the status file of localpod can be read")
     }
 
     /// The process ID of a container. Waits while the container restarts.

@@ -14,8 +14,8 @@ pub struct Question<'a> {
 }
 
 impl<'a> Question<'a> {
-    /// Reads the question after the header of `message`. Returns the question and its end. The name
-    /// cannot be compressed, because no name precedes it.
+    /// Reads the question after the header of `message`. Returns the question and the offset after
+    /// it. A compressed name is an error, because no name precedes it.
     pub fn read(message: &'a [u8]) -> Result<(Self, usize), WireError> {
         let end = name::walk_labels(message, HEADER, |_| ())?;
         let question = Self {

@@ -73,7 +73,7 @@ fn ipv4_of_name(name: &[u8]) -> Option<Ipv4Addr> {
         *octet = parse_octet(labels.next()?)?;
     }
 
-    // No label may stand between the octets and the tree.
+    // No label may stand between the octets and `in-addr.arpa`.
     (labels.next()? == b"in-addr" && labels.count() == 1).then_some(octets.into())
 }
 

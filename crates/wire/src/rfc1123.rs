@@ -31,7 +31,8 @@ fn is_lower_alphanumeric(octet: u8) -> bool {
     octet.is_ascii_lowercase() || octet.is_ascii_digit()
 }
 
-/// Whether `name` consists of labels joined by dots, without a trailing dot.
+/// Whether `name` consists of labels joined by dots. It must not have a trailing dot, or more than
+/// [`MAX_NAME`] characters.
 ///
 /// Unlike Kubernetes, this function rejects labels of more than 63 octets, which no DNS message can
 /// contain.

@@ -35,9 +35,9 @@ impl Nameserver {
         Self { ip, port, scope: 0 }
     }
 
-    /// Reads an address in the format of resolv.conf and dnsmasq. An IPv6 address may have an
-    /// interface of this machine, by name (`fe80::1%eth0`) or by index (`fe80::1%2`). `None` if the
-    /// address is malformed, or if this machine has no such interface.
+    /// Parses an IP address without a port. An IPv6 address may have an interface of this machine,
+    /// by name (`fe80::1%eth0`) or by index (`fe80::1%2`), as in resolv.conf. `None` if the address
+    /// is malformed, or if this machine has no such interface.
     pub fn with_interface(address: &str, port: u16) -> Option<Self> {
         let Some((ip, interface)) = address.split_once('%') else {
             return Some(Self::new(address.parse().ok()?, port));
@@ -62,7 +62,8 @@ impl Nameserver {
         Self::with_interface(address, port.parse().ok()?)
     }
 
-    /// The name of the interface of a link-local address.
+    /// The name of the interface of a link-local address. `None` if the address has no interface,
+    /// or if the interface no longer exists.
     pub fn interface(self) -> Option<String> {
         if self.scope == 0 {
             return None;
@@ -113,7 +114,7 @@ impl FromStr for Nameserver {
     }
 }
 
-/// The index of an interface that exists.
+/// Parses the index of an interface. `None` if this machine has no interface with this index.
 fn parse_interface_index(text: &str) -> Option<u32> {
     let index = text.parse().ok()?;
     (index != 0 && if_indextoname(index).is_ok()).then_some(index)
@@ -272,7 +273,8 @@ fn split_host_port(text: &str) -> Result<(&str, &str), AddressError> {
     Ok((host, port))
 }
 
-/// Parses a port of digits only. The standard library also accepts `+53`.
+/// Parses a port from 1 to 65535, written in digits only. The standard library would also accept
+/// `+53`.
 fn parse_port(text: &str) -> Result<u16, AddressError> {
     let port = if text.bytes().all(|b| b.is_ascii_digit()) {
         text.parse().unwrap_or(0)

@@ -1,11 +1,13 @@
 //! Clients and names with the most queries in the last few minutes, from samples in bounded memory.
 //!
 //! Each thread keeps [space-saving](https://doi.org/10.1007/978-3-540-30570-5_27) sketches. A
-//! ranking adds up the sketches of all threads. A sketch has [`MAX_SLOTS`] slots, so a share is
-//! underestimated by at most 0.2 % of all queries. A thread samples every answer up to twice
-//! [`MAX_SAMPLES`] a second. Above that rate, the thread samples one of n answers at random, with
-//! the weight n. At [`MAX_SAMPLES`] a second, a share of 2 % gives 2400 samples in two minutes. The
-//! error of sampling is then below one tenth of the share.
+//! ranking adds up the sketches of all threads. A sketch has [`MAX_SLOTS`] slots, so the count of a
+//! client or name is too low by at most 0.2 % of all queries.
+//!
+//! A thread samples every answer up to twice [`MAX_SAMPLES`] a second. Above that rate, the thread
+//! samples one of n answers at random, and counts it n times. At [`MAX_SAMPLES`] a second, a name
+//! with 2 % of all queries has 2400 samples in two minutes. The sampling error is then almost
+//! always below one tenth of the count.
 //!
 //! Each thread has two windows: the current window and the window before. A window takes at most
 //! 600 KiB, if all names have the maximum length. Usually a window takes a quarter of that.
@@ -114,7 +116,8 @@ impl ThreadWindows {
         std::mem::swap(&mut self.current, &mut self.last);
         self.current.clear();
         if elapsed >= 2 * WINDOW {
-            // No answer came in the whole window before this one: `last` holds older answers.
+            // All answers in `last` came less than [`WINDOW`] after `begun`, so they are older than
+            // [`WINDOW`].
             self.last.clear();
         }
         self.begun = now;
@@ -155,7 +158,8 @@ pub struct TopRow<T> {
 }
 
 /// The clients and names with the most queries in the last few minutes, in descending order. All
-/// numbers are estimates. Apart from the sampling error, no number is too high.
+/// numbers of answers except `samples` are estimates. The sketches can make the number of a row too
+/// low, but not too high. Sampling can do both.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TopRanking {
     /// Length of the ranked period: two to four minutes, or the time since the start if that is
@@ -350,7 +354,8 @@ impl AnswerSampler {
         let weight = self.stride.into();
         self.schedule_next(now);
 
-        // If a ranking holds the lock, the sample is dropped. The lock is held for a short time.
+        // If `ranking` or `count_clients` holds the lock, the sample is dropped. Both hold the lock
+        // for a short time.
         if let Some(mut windows) = self.windows.try_lock() {
             windows.rotate(now);
 

@@ -197,11 +197,11 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
         }
     }
 
-    /// Appends a name. If the query name ends with a suffix of the name, a pointer replaces the
-    /// suffix (RFC 1035, section 4.1.4).
+    /// Appends a name. In [`NameForm::Parts`], a pointer replaces the longest suffix with which the
+    /// query name ends (RFC 1035, section 4.1.4).
     ///
-    /// The suffix must have the same upper and lower case, because our names keep their case even
-    /// if the client writes the query name in another case.
+    /// The suffix must have the same upper and lower case in both names. Otherwise the pointer
+    /// would change the case of our name to that in the query.
     #[inline]
     pub fn push_name(&mut self, name: NameForm<'_>) {
         match name {
@@ -237,8 +237,9 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
         self.push_octets(&whole);
     }
 
-    /// Changes the TTL of all answer records written so far to `ttl`. An RRset has one TTL, and
-    /// SkyDNS uses the lowest TTL of the whole section.
+    /// Changes the TTL of all answer records written so far to `ttl`. All records of an RRset need
+    /// the same TTL (RFC 2181, section 5.2). SkyDNS, the DNS server in kube-dns, gives all answer
+    /// records the same TTL.
     pub fn set_answer_ttls(&mut self, ttl: u32) {
         // A new iterator is made for each record, because an iterator borrows the message. This
         // writer wrote the owner names, so they need no check.

@@ -26,7 +26,7 @@ pub enum Mode {
     Strict,
 }
 
-/// The condition of a difference.
+/// The condition under which a difference applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum When {
@@ -63,12 +63,12 @@ pub struct Difference {
     pub subject: Subject,
     /// The difference in one sentence.
     pub short: String,
-    /// The flags under which the difference applies.
+    /// The condition under which the difference applies.
     pub when: When,
     /// The behaviour of kube-dns.
     #[serde(rename = "kube-dns")]
     pub theirs: String,
-    /// The behaviour of this server, in enough detail to reimplement it.
+    /// The behaviour of kube-dns-rs, in enough detail to reimplement it.
     pub ours: String,
     /// The reason for the difference.
     pub why: String,
@@ -76,7 +76,7 @@ pub struct Difference {
     /// root of the repository.
     #[serde(default)]
     pub tests: Vec<PathBuf>,
-    /// A rule that changes the recorded answers, and the answers in difference files.
+    /// A rule that changes recorded answers and listed answers.
     pub edit: Option<Edit>,
     /// The answers that replace recorded ones.
     #[serde(default)]

@@ -6,10 +6,10 @@ use super::vector::{Case, Response};
 /// Compares `answer` with the `expected` answers to `case`. The error is the diff from the first
 /// expected answer.
 ///
-/// The order of records does not matter, except that CNAMEs must come first if the recording has
-/// them first. If an expected answer has `answer_count`, the answer records are compared only by
-/// their number. With `cname_choice`, any of several CNAMEs is accepted. A malformed answer is
-/// always wrong, and so is an answer above the size limit of the query.
+/// The order of records does not matter. However, if `case` has `cname_first`, each CNAME must
+/// precede the records of its target. If an expected answer has `answer_count`, the answer records
+/// are compared only by their number. With `cname_choice`, any of several CNAMEs is accepted. A
+/// malformed answer is always wrong, and so is an answer above the size limit of the query.
 pub fn judge(case: &Case, expected: &[&Response], answer: &Answer) -> Result<(), String> {
     let mut first = None;
     for candidate in expected {

@@ -14,7 +14,9 @@ impl Question {
     /// The packet of the query, with this ID in its first two octets.
     pub fn packet(&self, id: u16) -> anyhow::Result<Vec<u8>> {
         let mut packet = match &self.wire {
-            Some(hex) => unhex(hex).with_context(|| format!("not hex: {hex}"))?,
+            Some(hex) => {
+                unhex(hex).with_context(|| format!("the packet of the query is not hex: {hex}"))?
+            }
             None => self.query()?.wire(),
         };
         for (octet, new) in packet.iter_mut().zip(id.to_be_bytes()) {
@@ -63,7 +65,7 @@ impl Edns {
     fn to_testkit(&self) -> anyhow::Result<message::Edns> {
         let option = |(code, hex): &(u16, String)| Some((*code, unhex(hex)?));
         let options: Option<Vec<_>> = self.options.iter().map(option).collect();
-        let options = options.context("an EDNS option is not hex")?;
+        let options = options.context("the data of an EDNS option are not hex")?;
         Ok(message::Edns {
             udp: self.udp,
             dnssec_ok: self.dnssec_ok,

@@ -1,5 +1,5 @@
 //! A strict parser of Prometheus' text format: an unexpected line fails the test. Lines that begin
-//! with `# --` are skipped.
+//! with `# --` are skipped: they are our comments in recorded metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -11,15 +11,15 @@ const BINARIES: [(&str, &str); 3] = [("kubedns", "--"), ("nanny", "-"), ("sideca
 /// The flags that `--help` of a binary lists: the name with its dashes, and the default.
 pub fn listed(binary: &str) -> BTreeMap<String, String> {
     let (dashes, command) = command_of(binary);
-    // For a binary whose flags have two dashes, `--help` leaves out the old logging flags. Only the
-    // old logging flags have a heading.
+    // If a binary's flags have two dashes, its `--help` leaves out the flags of klog that have no
+    // effect. Only these flags have a help heading.
     let is_listed =
         |arg: &&Arg| !arg.is_hide_set() && (dashes == "-" || arg.get_help_heading().is_none());
     let arguments = command.get_arguments().filter(is_listed);
     let mut flags: BTreeMap<String, String> = arguments
         .filter_map(|arg| Some((format!("{dashes}{}", arg.get_long()?), default_of(arg))))
         .collect();
-    // The binaries read this flag themselves, so clap does not declare it.
+    // The binaries parse the flag `version` themselves, so clap does not declare it.
     flags.insert(format!("{dashes}version"), "false".to_owned());
     flags
 }

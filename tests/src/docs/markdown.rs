@@ -116,7 +116,7 @@ pub fn code(cell: &str) -> &str {
         .and_then(|cell| cell.strip_suffix('`'));
     inner
         .filter(|inner| !inner.contains('`'))
-        .unwrap_or_else(|| panic!("{cell:?} should be one piece of code"))
+        .unwrap_or_else(|| panic!("{cell:?} is not one code span in backquotes"))
 }
 
 /// The text of each code span in a cell.

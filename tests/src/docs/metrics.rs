@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::markdown::codes;
 
-/// The probes in the stock manifest. Their labels replace `<label>` in the names of metrics.
+/// The labels of the sidecar's probes in the stock manifest of kube-dns. They replace `<label>` in
+/// the documented names of metrics.
 const PROBES: [&str; 2] = ["dnsmasq", "kubedns"];
 /// The names of the binaries. The pages have the same names.
 pub const BINARIES: [&str; 3] = ["kubedns", "nanny", "sidecar"];
@@ -44,7 +45,7 @@ pub fn of_binary(binary: &str) -> BTreeMap<String, Documented> {
             text.split("\n## ").skip(1).flat_map(entries).collect();
         assert!(
             entries.len() >= 10,
-            "{page}: only {} entries",
+            "{page}: expected at least 10 entries, found {}",
             entries.len()
         );
         for (name, entry) in entries {

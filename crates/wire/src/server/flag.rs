@@ -58,15 +58,15 @@ impl ServerAddr {
     }
 }
 
-/// Splits a flag's value into host and port; `None` if the port is invalid or the host has a colon.
+/// Splits a flag's value into host and port. `None` if the port is invalid, or if the host before a
+/// port has a colon.
 fn split_flag_port(text: &str) -> Option<(&str, u16)> {
     let has_port = text.contains(':') && !text.ends_with(']') && text.parse::<IpAddr>().is_err();
     if !has_port {
         return Some((text, DNS_PORT));
     }
 
-    // An IPv6 address with a port needs brackets. The standard library has already parsed that
-    // form.
+    // The caller has already parsed `[IPv6]:port`. No other host with a port may have a colon.
     let (host, port) = text.rsplit_once(':')?;
     if host.contains(':') {
         return None;

@@ -128,9 +128,9 @@ fn parse_tls_upstream(text: &str) -> Result<Upstream, AddressError> {
     })
 }
 
-/// Parses the parts before and after the last `%`. The port may follow the name:
-/// `192.0.2.1%name:853`. Brackets may enclose the address together with the name:
-/// `[2001:db8::1%name]:853`.
+/// Parses the format of `CoreDNS`. `address` and `rest` are the parts before and after the last
+/// `%`. The port may follow the name: `192.0.2.1%name:853`. Brackets may enclose the address
+/// together with the name: `[2001:db8::1%name]:853`.
 fn parse_coredns_form<'a>(
     address: &str,
     rest: &'a str,

@@ -61,8 +61,9 @@ impl FrequencySketch {
         self.slots.len() - 1
     }
 
-    /// Replaces the key with the lowest count. The new key inherits the count, because the new key
-    /// may have been counted before. Returns the index of the slot; `None` without slots.
+    /// Replaces the key with the lowest count. The new key inherits this count, because the new key
+    /// may have been counted and replaced before. Returns the index of the slot; `None` without
+    /// slots.
     fn replace_rarest(&mut self, key: &[u8], hash: u64, weight: u64) -> Option<usize> {
         let counts = self.counts.iter_mut().enumerate();
         let (at, count) = counts.min_by_key(|(_, count)| **count)?;

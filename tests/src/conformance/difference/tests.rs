@@ -1,5 +1,5 @@
-//! Tests that the difference files match the recorded scenarios and `docs/differences.md`, and
-//! change the expected answers. Also tests that wrong files are rejected.
+//! Tests that the difference files match the recorded scenarios and `docs/differences.md`. Also
+//! tests that differences change the expected answers, and that wrong files are rejected.
 
 use serde_json::{Value, json};
 

@@ -106,7 +106,8 @@ impl Packet {
     fn of(case: &Case, target: &Target) -> anyhow::Result<Self> {
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let octets = case.query.packet(id)?;
-        // Our server ignores short packets and responses, so a short timeout is enough.
+        // Our server never answers a response, or a packet shorter than a DNS header. A short
+        // timeout is enough for these packets.
         let hopeless = target.is_ours() && (octets.len() < 12 || octets[2] & 0x80 != 0);
         let patience = if hopeless {
             PATIENCE_WITH_SILENCE
@@ -132,14 +133,15 @@ impl Packet {
                 Ok(if same_id {
                     Observed::Packet(packet)
                 } else {
-                    Observed::Nothing("another ID".to_owned())
+                    Observed::Nothing("the packet has another ID".to_owned())
                 })
             }
             Err(AskError::Timeout(_)) => Ok(Observed::Nothing("timeout".to_owned())),
             Err(AskError::Closed) => Ok(Observed::Nothing("connection closed".to_owned())),
-            Err(AskError::Io(error)) => {
-                Ok(Observed::Nothing(format!("port closed ({})", error.kind())))
-            }
+            Err(AskError::Io(error)) => Ok(Observed::Nothing(format!(
+                "cannot reach the server ({})",
+                error.kind()
+            ))),
         }
     }
 }

@@ -92,7 +92,8 @@ async fn obstacle(target: &Target, scenario: &Scenario, place: &mut Place) -> Op
         .any(|flag| flag.starts_with("--nameservers="));
     if !target.is_ours() && !of_its_own {
         return Some(
-            "the scenario needs its own resolv.conf, which this binary cannot use".to_owned(),
+            "the scenario needs its own resolv.conf, but only our kubedns has --resolv-conf"
+                .to_owned(),
         );
     }
     if scenario

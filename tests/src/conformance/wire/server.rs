@@ -52,7 +52,7 @@ pub(crate) struct Server {
     env: Vec<(&'static str, String)>,
     /// The address of the DNS port.
     pub(crate) dns: SocketAddr,
-    /// The address of `/readiness`.
+    /// The address of the HTTP port, which serves `/readiness`.
     pub(crate) http: SocketAddr,
 }
 
