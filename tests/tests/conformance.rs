@@ -1,9 +1,9 @@
 //! Runs the conformance suite against server processes over real sockets.
 //!
-//! The environment variable `KUBE_DNS_BINARY` selects another binary with the flags of kube-dns.
-//! The answers of such a binary are compared only with the recorded ones. The environment variable
-//! `CONFORMANCE` selects the scenarios whose name contains its value. `tests/conformance/README.md`
-//! describes both variables.
+//! The environment variable `KUBE_DNS_BINARY` selects another binary, which must accept the flags
+//! of kube-dns. The answers of that binary must equal the recorded answers: the listed differences
+//! of kubedns do not apply to it. The environment variable `CONFORMANCE` selects the scenarios
+//! whose name contains its value. `tests/conformance/README.md` describes both variables.
 
 #![allow(
     clippy::expect_used,
@@ -57,8 +57,8 @@ async fn strict_answers_agree_or_are_listed() {
     agrees_with("--strict-dns", Mode::Strict).await;
 }
 
-/// The scenarios contain Endpoints, which the API server mirrors to EndpointSlices. If kubedns
-/// reads the EndpointSlices, its answers must be the same.
+/// The scenarios contain Endpoints. In this run, the suite's API server mirrors the Endpoints to
+/// EndpointSlices, and kubedns reads the EndpointSlices. The answers must be the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn endpoint_slices_give_same_answers() {
     agrees_with(READ_SLICES, Mode::Default).await;

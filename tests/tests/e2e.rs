@@ -89,7 +89,8 @@ async fn dig_answers_over_udp_and_tcp() {
     }
 }
 
-/// Runs every command that localpod prints, with an editor that changes nothing.
+/// At its start, localpod prints a guide with commands. Runs every command of this guide, with an
+/// editor that changes nothing.
 #[tokio::test]
 async fn guide_commands_work_when_pasted() {
     let mut pod = Pod::start().await;

@@ -1,5 +1,5 @@
-//! Checks every directory under `manifests/` that a user may apply, and combinations of the
-//! components, as the real kubectl renders them.
+//! Checks the objects of every directory under `manifests/` that a user may apply, and of
+//! combinations of the kustomize components in `manifests/components/`.
 
 #![allow(
     clippy::unwrap_used,

@@ -76,8 +76,9 @@ fn from_1_5() {
     same(&run("From 1.5", &patched(&ours, "before-1.5.yaml")), &ours);
 }
 
-/// The sidecar replaces exechealthz. Only the images change, and the sidecar accepts the arguments
-/// of exechealthz.
+/// The sidecar replaces exechealthz in the container `healthz`, and accepts its arguments. The
+/// container `dnsmasq-metrics` is removed. Otherwise only the images of kubedns and `healthz`
+/// change.
 #[test]
 fn from_1_5_keeps_probes() {
     let before = patched(&ours("legacy-1.5"), "before-1.5.yaml");

@@ -186,8 +186,8 @@ fn plays_briefly(pod: PlayedPod, config: Config) {
     // permit reading the ConfigMap.
     answers(&pod);
     if config == Config::OfTheApi {
-        // After a denial kubedns retries only after a few minutes. The restart below makes kubedns
-        // read the ConfigMap at once.
+        // The API server now permits all requests. kubedns would retry the denied request only
+        // after a few minutes. The restart below makes kubedns read the ConfigMap at once.
         pod.node().faults.clear();
     }
     comes_back(&pod, "kubedns", "killed", kill);

@@ -1,5 +1,5 @@
-//! Runs the scripts of a release on small archives. The tests do what the release workflow does,
-//! but without a registry and without signatures. Other tests check the workflows themselves.
+//! Runs the scripts of a release on small archives, as the release workflow does, but without a
+//! registry and without signatures. Further tests of this file check the files of the workflows.
 
 #![allow(
     clippy::unwrap_used,
@@ -115,8 +115,10 @@ fn scripts_of_workflow_exist() {
     }
 }
 
-/// The default shell of a workflow ignores a failure of any command in a pipe except the last. A
-/// called workflow in the concurrency group of its caller never starts.
+/// Without `shell: bash`, a workflow runs its shell without `pipefail`. A step then ignores the
+/// failure of a command in a pipe, unless the command is the last one. A called workflow never
+/// starts if its concurrency group is also the group of its caller. In a called workflow,
+/// `github.workflow` is the name of the caller.
 #[test]
 fn release_workflow_fails_and_ends() {
     let read = |name: &str| -> serde_norway::Value {
@@ -133,8 +135,8 @@ fn release_workflow_fails_and_ends() {
     assert_ne!(group(&release), group(&checks));
 }
 
-/// Writes the main files that images/release makes for an architecture, with short texts as
-/// contents: the images, the lists of components, the chart and the checksums.
+/// Writes the main files that images/release makes for one architecture: the images, the lists of
+/// components, the chart and the checksums. Apart from the checksums, the contents are short texts.
 fn write_release(directory: &Path, architecture: &str, chart: &str) {
     fs::create_dir_all(directory).unwrap();
     for image in IMAGES {

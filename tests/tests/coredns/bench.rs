@@ -51,8 +51,8 @@ impl Cluster {
         Self { published }
     }
 
-    /// The answer to the question `name type`; `None` if the query is forwarded. The upstreams have
-    /// no record of any name.
+    /// The answer to the question `name type`; `None` if the query must be forwarded. If the answer
+    /// needs external names, such as the target of a CNAME, these names have no records.
     pub(crate) fn ask(&self, question: &str) -> Option<Response> {
         let (name, rtype) = question
             .split_once(' ')
@@ -119,7 +119,8 @@ fn event(object: &Value, options: &Options) -> Option<Event> {
     })
 }
 
-/// Returns whether kubedns lists the object. The scope has the selected namespaces and labels.
+/// Returns whether kubedns lists the object. `scope` has the namespaces and the label selectors
+/// from the flags of kubedns.
 fn is_in(scope: &Scope, object: &Value) -> bool {
     let matches = |selector: &str| {
         let (key, value) = selector

@@ -18,8 +18,9 @@ fn corefile_has_options_of_recordings() {
             continue;
         }
         let mut expected = scenario.plugin_options.clone();
-        // A recording whose options have no `ttl` was made with a TTL of 30. CoreDNS did not
-        // forward in any recording, but kubedns forwards unknown reverse names.
+        // A recording whose options have no `ttl` was made with a TTL of 30. No recording was made
+        // with `fallthrough`. The command adds `fallthrough`, because kubedns forwards unknown
+        // reverse names.
         if !expected.iter().any(|option| option.starts_with("ttl ")) {
             expected.push("ttl 30".to_owned());
         }

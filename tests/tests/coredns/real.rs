@@ -22,7 +22,8 @@ use tests::conformance::vector::Response;
 use crate::corefile::corefile;
 use crate::scenario::{Case, Scenario};
 
-/// Timeout of the start. `CoreDNS` is ready after its first lists.
+/// Timeout of each wait during the start of `CoreDNS`. `CoreDNS` becomes ready after its first
+/// lists from the API server.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The questions that `CoreDNS` answers differently from the recording, as `SCENARIO: QUESTION`,
@@ -56,8 +57,8 @@ async fn written_corefile_gives_recorded_answers() {
     assert_eq!(differing, listed, "the differences are printed above");
 }
 
-/// Whether a real server can give the answers of the scenario. Most of CoreDNS' own test cases use
-/// a mock in place of the API server.
+/// Whether the test starts a real server for the scenario. Most scenarios `cases-...` are left out:
+/// their answers come from unit tests of CoreDNS, which use a mock in place of the API server.
 fn is_real(scenario: &Scenario) -> bool {
     let name = &scenario.name;
     !name.starts_with("cases-") || name.starts_with("cases-zonal")

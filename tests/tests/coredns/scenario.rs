@@ -154,8 +154,8 @@ fn in_our_terms(record: &str) -> String {
             format!("{owner} {ttl} IN SRV 10 {weight} {port} {target}")
         }
         [owner, ttl, "IN", "SOA", server, mailbox, serial, ..] => {
-            // The SOA record has the TTL of negative answers, which is 60 s in kubedns without
-            // `--ttl`.
+            // A TTL of 30 s means that the scenario sets no TTL. Without `--ttl`, kubedns gives the
+            // SOA record a TTL of 60 s, the TTL of negative answers.
             let ttl = if ttl == "30" { "60" } else { ttl };
             let (server, mailbox) = (
                 server.replace("ns1.dns.", "ns.dns."),

@@ -1,5 +1,5 @@
 //! Checks that the commands in the pages name existing files, make targets, crates, tests,
-//! containers, subcommands and ports. The tests in `runs.rs` run the commands.
+//! containers, subcommands and ports. The tests in `runs.rs` run the commands that a test can run.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -97,7 +97,8 @@ fn nanny_flags_keep_type_and_default() {
     }
 }
 
-/// The flags of a help text in the layout of Go: name with type, and the default in brackets.
+/// The flags of a help text in the format of Go's package `flag`. Each item has the name and type
+/// of a flag, and the default if the text shows one.
 fn types_and_defaults(help: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     let pairs = help.lines().zip(help.lines().skip(1));
     pairs

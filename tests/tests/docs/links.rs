@@ -1,4 +1,4 @@
-//! Checks the links between pages, and the links to the repository.
+//! Checks the links between pages, and the URL of the repository in other files.
 
 use std::fs;
 use std::path::{Path, PathBuf};

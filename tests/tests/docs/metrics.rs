@@ -94,7 +94,10 @@ fn compare_with_kube_dns(
         .iter()
         .filter(|(name, entry)| entry.old && !name.starts_with("kubedns_probe_kubedns_"))
     {
-        assert!(captured.contains_key(name), "kube-dns had no {name}");
+        assert!(
+            captured.contains_key(name),
+            "the page marks {name} as a metric of kube-dns, but the recorded metrics lack it"
+        );
     }
 }
 
@@ -109,7 +112,8 @@ fn upstream(asked: &Asked) -> Reaction {
     }
 }
 
-/// Sends queries after which kubedns exports all its metrics.
+/// Sends queries for names in the cluster and for external names. Some metrics of kubedns exist
+/// only after such queries.
 async fn ask_everything(kubedns: SocketAddr) {
     for (name, rtype) in [
         ("web.default.svc.cluster.local.", "A"),

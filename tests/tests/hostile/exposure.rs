@@ -72,8 +72,8 @@ async fn status_port_requests_change_nothing() {
         .check("requests of all methods to all status ports");
 }
 
-/// The state that requests must not change: the process IDs, the records of kubedns, and the files
-/// of the ConfigMap.
+/// The state that requests must not change: the process IDs, the records of kubedns, and the names
+/// of the files in the configuration directory.
 async fn state(rig: &Rig) -> (Vec<u32>, String, Vec<String>) {
     let mut processes = Vec::new();
     for name in ["kubedns", "dnsmasq", "sidecar"] {

@@ -1,6 +1,6 @@
 //! Floods of queries and connections to kubedns. The memory of kubedns must stay below a limit. The
 //! steady client, which queries at a constant rate, must get right answers during and after each
-//! flood.
+//! flood. In two tests, its queries for external names may fail for a while.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;
@@ -139,8 +139,8 @@ async fn random_udp_packets_are_survived() {
         Query::new(&name, ["A", "AAAA", "SRV", "TXT"][number as usize % 4]).wire()
     })
     .await;
-    // The upstream runs in the test's process, and may be too slow for all queries. Cluster names
-    // need no upstream.
+    // The upstream runs in the test's process, and may be too slow for the next flood. So only the
+    // path `outside`, whose names need the upstream, may fail.
     let excuse = steady.excuse(
         &["outside"],
         "more external names were queried than the upstream can answer in time",
@@ -220,6 +220,7 @@ async fn idle_tcp_connections_are_survived() {
         open.push(connection);
     }
     // The kernel has accepted all connections, but kubedns may not have accepted all of them yet.
+    // kubedns closes the half-closed quarter after the answers, and the others after a timeout.
     eventually(PATIENCE, || {
         let now = usage(&mut lab);
         let let_in = if now.descriptors > 1400 {
@@ -272,8 +273,8 @@ async fn descriptor_exhaustion_is_survived() {
     early.send(&ask).await.unwrap();
     early.receive(client::PATIENCE).await.unwrap();
 
-    // kubedns reads the limit at its start. Lowering the limit later is harder on kubedns than a
-    // low limit at the start.
+    // At its start, kubedns adapts its maximum number of upstream sockets to the limit. kubedns
+    // does not notice that the limit is lower now, so it can run out of descriptors.
     let used = usage(&mut lab).descriptors;
     limit_descriptors(lab.process().id(), used + 8);
     let steady = Steady::start(

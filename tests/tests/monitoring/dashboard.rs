@@ -224,13 +224,13 @@ fn panels_do_not_overlap() {
     for (at, panel) in dashboard.panels.iter().enumerate() {
         assert!(
             panel.grid_pos.x + panel.grid_pos.w <= 24,
-            "{} is beyond the edge",
+            "{} ends beyond column 24",
             panel.title
         );
         for other in &dashboard.panels[at + 1..] {
             assert!(
                 !panel.grid_pos.overlaps(other.grid_pos),
-                "{} lies over {}",
+                "{} and {} overlap",
                 panel.title,
                 other.title
             );
@@ -281,10 +281,10 @@ fn expressions_are_well_formed() {
     promtool(directory.path(), &["check", "rules", "dashboard.yaml"]);
 }
 
-/// A panel counts each event in exactly one point. With points a minute apart, `$__rate_interval`
-/// is 75 s: this minute plus the 15 s between scrapes. Adjacent windows then share one sample, and
-/// no event is lost between them. With points 15 s apart, `$__rate_interval` would be 60 s, so each
-/// event would be counted in four points.
+/// A time series panel that uses `increase()` counts each event in exactly one point. With points a
+/// minute apart, `$__rate_interval` is 75 s: this minute plus the 15 s between scrapes. Adjacent
+/// windows then share one sample, and no event is lost between them. With points 15 s apart,
+/// `$__rate_interval` would be 60 s, so each event would be counted in four points.
 #[test]
 fn each_event_counts_once() {
     let dashboard = dashboard();

@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 
 use tests::docs::metrics::{self, Documented};
 
-/// The labels that Prometheus adds to all series, and the label `le` of histograms.
+/// The labels that Prometheus adds to all series of a `PodMonitor`, and the label `le` of
+/// histograms.
 const OF_PROMETHEUS: [&str; 6] = ["namespace", "pod", "instance", "job", "container", "le"];
 const GROUPING: [&str; 6] = [
     "by",
@@ -27,7 +28,7 @@ pub(crate) struct Named {
     pub(crate) grouping: BTreeSet<String>,
 }
 
-/// Parses an expression. Skips the variables of Grafana.
+/// Parses an expression. Skips the variables of Grafana, except those in the values of matchers.
 pub(crate) fn named(expression: &str) -> Named {
     let mut named = Named::default();
     let mut rest = expression;
@@ -183,7 +184,8 @@ pub(crate) fn check(whose: &str, expression: &str) {
     );
     let mut labels: BTreeSet<&str> = OF_PROMETHEUS.into();
     for (series, matchers) in &named.metrics {
-        let entry = documented(series).unwrap_or_else(|| panic!("{whose}: no metric {series}"));
+        let entry = documented(series)
+            .unwrap_or_else(|| panic!("{whose}: docs/metrics/ has no metric {series}"));
         let own = entry.labels.iter().map(String::as_str);
         let known: BTreeSet<&str> = OF_PROMETHEUS.into_iter().chain(own).collect();
         for (label, value) in matchers {

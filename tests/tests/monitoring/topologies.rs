@@ -12,7 +12,7 @@ use crate::{dashboard, promql, rules};
 
 /// For each topology, its name, the arguments of localpod, and whether Prometheus scrapes the
 /// nanny. The component `expose-nanny` lets Prometheus scrape the nanny. The topology `node` is
-/// left out: its pods have the metrics of `alone`, and two metrics of their node.
+/// left out: its pods have the metrics of `alone`, and the two metrics `kubedns_node_*`.
 const TOPOLOGIES: [(&str, &[&str], bool); 5] = [
     ("drop-in", &[], false),
     ("drop-in with expose-nanny", &[], true),
@@ -94,7 +94,8 @@ async fn panels_have_data_in_each_topology() {
     let expected = BTreeSet::from(PANELS_OF_FEATURES.map(str::to_owned));
 
     for (topology, pod, scrapes_nanny) in &pods {
-        // Real pods always get queries for missing names, too.
+        // `skydns_skydns_dns_error_count_total` exists only after an error, such as NXDOMAIN for a
+        // missing name. Real pods always get queries for missing names.
         for name in [
             "web.default.svc.cluster.local.",
             "missing.default.svc.cluster.local.",
