@@ -1,5 +1,5 @@
-//! Runs the manifests as real pods with `podman kube play`. podman replaces the container runtime,
-//! and this module replaces the kubelet.
+//! Runs the manifests as real pods with `podman kube play`. podman takes the place of containerd,
+//! and this module takes the place of the kubelet.
 //!
 //! ```text
 //! client ──veth── node ──bridge── pod: kubedns, dnsmasq, sidecar

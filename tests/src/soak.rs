@@ -1,8 +1,8 @@
 //! The soak test: runs a pod under load while Services, Endpoints and the ConfigMap change. The
 //! resources of the processes must not grow.
 //!
-//! The binaries come from the directory of the running program or from `KUBE_DNS_RS_BIN_DIR`. Use a
-//! release build.
+//! The binaries come from the directory in the variable `KUBE_DNS_RS_BIN_DIR`, or else from the
+//! directory of the running program. Use a release build.
 
 mod churn;
 mod options;

@@ -1,5 +1,5 @@
 //! The steady client: sends the same queries at a constant rate while a test injects faults. The
-//! final report counts right, wrong, failed and lost answers.
+//! final report counts right, wrong and failed answers, and lost queries.
 //!
 //! Each query belongs to a *path*, such as `cluster` or `outside`. Queries on the same path pass
 //! through the same servers. While the only server of a path is down, the queries of the path may
@@ -183,8 +183,8 @@ async fn ask_steadily(shared: Arc<Shared>, rate: u32, stop: CancellationToken) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut asking = JoinSet::new();
     let mut asked: usize = 0;
-    // After a pause of the machine the client skips the missed queries: sending them all at once
-    // would be a burst.
+    // After a pause of the machine, the client skips most of the missed queries. All of them at
+    // once could overflow a receive buffer.
     let mut owed = Duration::ZERO;
     let mut last = begun;
     while !stop.is_cancelled() {

@@ -1,6 +1,6 @@
-//! Deliberate differences from kube-dns that no recorded scenario shows, and further examples of
-//! the other differences. An entry in `docs/differences.md` names this file if a test of this file
-//! verifies the difference.
+//! Tests of deliberate differences from kube-dns, in addition to the scenarios in
+//! `tests/conformance/vectors`. In some entries of `docs/differences.md`, *Pinned by* names this
+//! file.
 
 #![allow(
     clippy::expect_used,

@@ -64,8 +64,8 @@ fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
         "CNAME" if of_alias && question.name != "ext" => true,
         // kubedns answers ANY with REFUSED. dnsmasq may answer with a cached NXDOMAIN.
         "ANY" => negatives == Negatives::Cached,
-        // The target of the CNAME does not exist. dnsmasq may answer with a cached NXDOMAIN where
-        // kubedns answers NOERROR, and the other way round.
+        // If the target of the CNAME does not exist, the RCODEs may differ: one server answers
+        // NOERROR, and the other answers NXDOMAIN.
         _ => negatives == Negatives::Cached && kind.leads_nowhere,
     }
 }
@@ -108,7 +108,7 @@ impl Findings {
             .collect();
         assert!(
             all.is_empty(),
-            "{} questions have different answers:\n{}",
+            "kubedns and dnsmasq answer {} questions differently:\n{}",
             all.len(),
             all.join("\n")
         );

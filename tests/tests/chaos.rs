@@ -1,12 +1,13 @@
 //! Chaos tests: inject faults into the pod. In most tests, a steady client sends queries with known
 //! answers meanwhile.
 //!
-//! Such a test ends with a report of the steady client: the numbers of queries sent, answered,
-//! wrong and lost. The report is shown with `--no-capture` and after a failure. Wrong answers are
-//! never permitted. Each query belongs to a path, such as `cluster`. Queries on the same path pass
-//! through the same servers. A test excuses a path during a fault that the path cannot survive,
-//! such as a crash of its only server. Queries may be lost, or fail with SERVFAIL or REFUSED, only
-//! while their path is excused. The report lists the excuses. docs/resilience.md has such reports.
+//! Such a test ends with a report of the steady client: the numbers of queries, right answers,
+//! wrong answers and lost queries. The report is shown with `--no-capture` and after a failure.
+//! Wrong answers are never permitted. Each query belongs to a path, such as `cluster`. Queries on
+//! the same path pass through the same servers. A test excuses a path during a fault that the path
+//! cannot survive, such as a crash of its only server. Queries may be lost, or fail with SERVFAIL
+//! or REFUSED, only while their path is excused. The report lists the excuses. docs/resilience.md
+//! has such reports.
 
 #![allow(
     clippy::unwrap_used,

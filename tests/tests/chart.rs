@@ -322,7 +322,7 @@ const MISPLACED: &str = r#"
     shape="node" replicas=3                                     | replicas: the shape node has a pod on each node
     shape="ha" replicas=3                                       | replicas: the autoscaler of the shape ha sets the number
     shape="trial" clusterIP="10.0.0.10"                         | clusterIP: the shape trial has no Service
-    shape="trial" configMap.create=true                         | configMap.create: the shape trial has no ConfigMap: it uses that of the cluster
+    shape="trial" configMap.create=true                         | configMap.create: the shape trial has no ConfigMap, because it uses the ConfigMap of the cluster
     shape="alone" dnsmasq.args=["--log-queries"]                | dnsmasq.args: the shape alone has no container dnsmasq
     shape="alone" dnsmasq.nannyArgs=["-v=4"]                    | dnsmasq.nannyArgs: the shape alone has no container dnsmasq
     shape="alone" dnsmasq.resources={"limits":{}}               | dnsmasq.resources: the shape alone has no container dnsmasq
@@ -331,7 +331,7 @@ const MISPLACED: &str = r#"
     shape="nodelocal" secondaryClusterIP="fd00::a"              | secondaryClusterIP: the Service of the shape nodelocal cannot have two addresses
     secondaryClusterIP="10.0.0.1"                               | secondaryClusterIP: 10.0.0.1 and clusterIP 10.96.0.10 are of the same IP family
     networkPolicy.metricsFrom=[{"namespaceSelector":{}}]        | networkPolicy.metricsFrom has no effect without networkPolicy.create
-    kubedns.extraVolumeMounts=[{"name":"ca","mountPath":"/ca"}] | kubedns.extraVolumeMounts: there is no volume ca: add it to extraVolumes
+    kubedns.extraVolumeMounts=[{"name":"ca","mountPath":"/ca"}] | kubedns.extraVolumeMounts: there is no volume ca; add it to extraVolumes
     extraVolumes=[{"name":"kube-dns-config","emptyDir":{}}]     | extraVolumes: there is already a volume kube-dns-config
 "#;
 

@@ -14,7 +14,7 @@
 {{- end -}}
 
 {{- if and $values.configMap.create (not (has "ConfigMap/kube-dns" $names)) -}}
-{{- fail (printf "configMap.create: the shape %s has no ConfigMap: it uses that of the cluster" $shape) -}}
+{{- fail (printf "configMap.create: the shape %s has no ConfigMap, because it uses the ConfigMap of the cluster" $shape) -}}
 {{- end -}}
 {{- if and $values.configMap.data (not $values.configMap.create) -}}
 {{- fail "configMap.data has no effect without configMap.create: the ConfigMap stays as it is in the cluster" -}}
@@ -34,12 +34,12 @@
 {{- fail (printf "replicas: the shape %s has a pod on each node" $shape) -}}
 {{- end -}}
 {{- if has "Deployment/kube-dns-autoscaler" $names -}}
-{{- fail (printf "replicas: the autoscaler of the shape %s sets the number: edit its ConfigMap kube-dns-autoscaler" $shape) -}}
+{{- fail (printf "replicas: the autoscaler of the shape %s sets the number; edit its ConfigMap kube-dns-autoscaler" $shape) -}}
 {{- end -}}
 {{- end -}}
 
 {{- if and (ne $values.clusterIP "10.96.0.10") (not (has "Service/kube-dns" $names)) -}}
-{{- fail (printf "clusterIP: the shape %s has no Service: it uses that of the cluster" $shape) -}}
+{{- fail (printf "clusterIP: the shape %s has no Service, so this value has no effect" $shape) -}}
 {{- end -}}
 
 {{- if not (has "DaemonSet/node-local-dns" $names) -}}
@@ -64,7 +64,7 @@
 {{- end -}}
 {{- range (get $values $container).extraVolumeMounts -}}
 {{- if not (has .name $volumes) -}}
-{{- fail (printf "%s.extraVolumeMounts: there is no volume %s: add it to extraVolumes" $container .name) -}}
+{{- fail (printf "%s.extraVolumeMounts: there is no volume %s; add it to extraVolumes" $container .name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

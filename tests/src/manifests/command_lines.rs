@@ -34,7 +34,9 @@ pub fn port_faults(pod: &Pod) -> Vec<String> {
             let path = get.get("path").and_then(Value::as_str).unwrap_or_default();
             let at = format!("{kind} of {}", container.name);
             if !ports.contains(&port) && port != pod.readiness_port() {
-                faults.push(format!("{at}: no container has port {port}"));
+                faults.push(format!(
+                    "{at}: port {port} is neither a containerPort nor the port of /readiness"
+                ));
             }
             if let Some(label) = path.strip_prefix("/healthcheck/")
                 && !labels.contains(label)
@@ -96,7 +98,7 @@ pub fn service_faults(service: &Value, pod: &Pod) -> Vec<String> {
     targets
         .flatten()
         .filter(|target| !has(target))
-        .map(|target| format!("no container has port {target}"))
+        .map(|target| format!("the target port {target} is not the number of a containerPort"))
         .collect()
 }
 
@@ -135,7 +137,8 @@ mod tests {
         assert_eq!(port_faults(&pod), [expected]);
         let service = json!({"spec": {"ports": [{"port": 53}, {"port": 53, "targetPort": 1053}]}});
         let faults = service_faults(&service, &pod);
-        assert_eq!(faults, ["no container has port 1053"]);
+        let expected = "the target port 1053 is not the number of a containerPort";
+        assert_eq!(faults, [expected]);
     }
 
     #[test]

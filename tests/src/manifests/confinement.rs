@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::pod::{Container, Pod};
 
-/// Lists the restrictions that the pod lacks, and the privileges that it must not have but has.
+/// Lists the missing restrictions and the forbidden privileges of the pod. kubedns must mount the
+/// service account token, and the other containers must not.
 pub fn faults(pod: &Pod) -> Vec<String> {
     let mut faults = Vec::new();
     let wanted = [

@@ -72,8 +72,8 @@ pub fn documents(text: &str) -> Result<Vec<Value>, String> {
     Ok(all)
 }
 
-/// Writes a kustomization of these parts of `manifests/` and `manifests/components/` into
-/// `directory`, as a user does, and renders it. `resources` may also name files in `directory`.
+/// Writes a `kustomization.yaml` into `directory`, and renders it. `resources` are paths below
+/// `manifests/`, or files in `directory`. `components` are names below `manifests/components/`.
 pub fn combine(
     directory: &Path,
     resources: &[&str],

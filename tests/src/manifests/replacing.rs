@@ -1,9 +1,10 @@
 //! Checks of the settings on which the replacement of a pod depends: the times of the readiness
 //! probe and of the shutdown, and the snapshot file for a restarted container.
 //!
-//! A node sends no new flows to a pod that is being deleted. However, connection tracking sends
-//! packets from reused source ports to the pod until the readiness probe has failed. So the pod
-//! must still answer while the probe fails and while the nodes learn that the pod is not ready.
+//! While another pod is ready, nodes send no new flows to a pod that is being deleted. But a query
+//! from a reused source port follows an old conntrack entry to this pod. kube-proxy removes the
+//! entry when the readiness probe has failed. So the pod must answer until all nodes know that the
+//! pod is not ready.
 
 use serde_json::{Value, json};
 
@@ -15,8 +16,8 @@ const LAMEDUCK: &str = "5s";
 /// Seconds from the failed readiness probe until all nodes know that the pod is not ready.
 const PROPAGATION: u64 = 3;
 
-/// Seconds after SIGTERM for which kubedns stays ready, if its lameduck time is at least twice as
-/// long.
+/// Seconds after SIGTERM for which kubedns stays ready. If half of the lameduck time is less,
+/// kubedns stays ready for half of the lameduck time.
 const READY_WHILE_DRAINING: u64 = 4;
 
 /// Seconds by which the DNS server behind must outlive the DNS server in front. The server in front
@@ -74,7 +75,10 @@ pub fn rollout_faults(pod: &Pod) -> Vec<String> {
         value.and_then(Value::as_u64).unwrap_or(default)
     };
     if probe("initialDelaySeconds", 0) > 0 {
-        faults.push("readinessProbe: initialDelaySeconds keeps a ready pod waiting".to_owned());
+        faults.push(
+            "readinessProbe: initialDelaySeconds must be 0, because a delay slows down the rollout"
+                .to_owned(),
+        );
     }
     let ready = READY_WHILE_DRAINING.min(lameduck(kubedns).unwrap_or_default() / 2);
     let unready = ready + probe("periodSeconds", 10) * probe("failureThreshold", 3);
@@ -97,7 +101,8 @@ pub fn rollout_faults(pod: &Pod) -> Vec<String> {
     faults
 }
 
-/// Faults that would leave kubedns without records if it restarted while the API server was down.
+/// Faults of `--snapshot-dir` and of its volume. Without a snapshot file, kubedns has no records if
+/// it restarts while the API server is down.
 pub fn snapshot_faults(pod: &Pod) -> Vec<String> {
     let Some(kubedns) = pod.container("kubedns") else {
         return vec!["no container of the pod runs kubedns".to_owned()];
@@ -206,7 +211,9 @@ mod tests {
         };
         let found = faults(r#"{"periodSeconds": 1, "failureThreshold": 3}"#);
         assert_eq!(found, Vec::<String>::new());
-        let found = ["readinessProbe: initialDelaySeconds keeps a ready pod waiting"];
+        let found = [
+            "readinessProbe: initialDelaySeconds must be 0, because a delay slows down the rollout",
+        ];
         assert_eq!(
             faults(r#"{"initialDelaySeconds": 3, "periodSeconds": 1, "failureThreshold": 1}"#),
             found

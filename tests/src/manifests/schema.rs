@@ -37,7 +37,9 @@ pub fn check(document: &Value) -> Result<(), String> {
         ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding") => {
             round_trip::<ClusterRoleBinding>(document)
         }
-        (version, kind) => Err(format!("{version} {kind} is not a kind that is known here")),
+        (version, kind) => Err(format!(
+            "the schema check does not know the kind {version} {kind}"
+        )),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Removes everything that a test has made, even if the test panics or is killed.
 //!
-//! A shell in a process group of its own reads from a pipe until end of file. However the test's
-//! process ends, the kernel closes the test's end of the pipe. Then the shell cleans up.
+//! A shell in a process group of its own reads from a pipe until end of file. When the test's
+//! process ends for any reason, the kernel closes the test's end of the pipe. Then the shell cleans
+//! up.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -1,5 +1,6 @@
-//! The images of the pods. They are made once for all tests, in a read-only store of podman in the
-//! build directory (`target/debug`), and made again when their inputs have changed.
+//! The images of the pods. All tests share one store of images in the build directory, such as
+//! `target/debug`. Pods use the store read-only. A test makes a new store if there is none, or if
+//! the inputs of the images have changed.
 //!
 //! `images/build` builds the images from the project's binaries and this machine's dnsmasq, with
 //! their shared libraries. If the environment variable `KUBE_DNS_RS_IMAGES` names a directory, the
@@ -27,7 +28,7 @@ const IMAGES: [&str; 3] = ["kubedns", "nanny", "sidecar"];
 /// The images in their store. They do not change while this value exists.
 #[derive(Debug)]
 pub struct SharedImages {
-    /// A lock that the tests share. A test holds the lock exclusively while it makes the images.
+    /// A shared lock on the store. While a test makes the images, it holds the lock exclusively.
     _lock: File,
 }
 

@@ -65,8 +65,9 @@ impl Drop for Kubelet {
     }
 }
 
-/// Probes one container for ever. `turn` permits only one restart at a time: podman ends a pod
-/// whose containers are all down, and a hanging sidecar makes the probes of all containers fail.
+/// Probes one container for ever. `turn` permits only one restart at a time, because podman ends a
+/// pod whose containers are all down. Without `turn`, a hanging sidecar could take all containers
+/// down at once, because it answers their liveness probes.
 async fn keep_alive(probe: Probe, pod: IpAddr, container: Container, turn: Arc<Mutex<()>>) {
     loop {
         sleep(probe.delay / HURRY).await;

@@ -169,8 +169,12 @@ fn add_environment(container: &mut Value) {
         let field = variable
             .pointer("/valueFrom/fieldRef/fieldPath")
             .and_then(Value::as_str);
-        // podman does not support the field `spec.nodeName`.
-        assert_eq!(field, Some("spec.nodeName"), "{variable}");
+        // podman does not support `spec.nodeName`. The manifests refer to no other field.
+        assert_eq!(
+            field,
+            Some("spec.nodeName"),
+            "only references to spec.nodeName can be replaced: {variable}"
+        );
         *variable = json!({"name": variable["name"], "value": NODE});
     }
     variables.extend(service.map(|(name, value)| json!({"name": name, "value": value})));

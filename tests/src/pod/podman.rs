@@ -1,5 +1,4 @@
-//! A podman with its own storage, networks and settings, which runs in the network namespace of a
-//! node.
+//! A podman with its own storage, networks and settings, which runs in a given network namespace.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -177,7 +176,7 @@ fn text(bytes: &[u8]) -> String {
 /// hard limits of this process. The locks must not be shared with other podmans.
 fn settings(runtime: Option<&str>) -> String {
     let hard = |resource| getrlimit(resource).map_or(1024, |(_, hard)| hard.min(1 << 20));
-    // podman lowers its own limit of processes to `pid_max`, and cannot raise that limit again.
+    // podman lowers its own RLIMIT_NPROC to `pid_max`. Its containers cannot get a higher limit.
     let pid_max = std::fs::read_to_string("/proc/sys/kernel/pid_max");
     let pid_max = pid_max
         .ok()

@@ -52,7 +52,10 @@ pub(super) struct Thirds(pub(super) [u32; 3]);
 
 impl Thirds {
     pub(super) fn of(values: &[u32]) -> anyhow::Result<Self> {
-        ensure!(values.len() >= 3, "too few samples");
+        ensure!(
+            values.len() >= 3,
+            "fewer than three samples were taken; increase --minutes"
+        );
         let length = values.len() / 3;
         let third = |n: usize| median(values.get(n * length..(n + 1) * length).unwrap_or_default());
         Ok(Self([third(0), third(1), third(2)]))

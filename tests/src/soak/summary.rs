@@ -12,8 +12,8 @@ use crate::steady::Report;
 /// Maximum growth of resident memory from the second third of the test to the last third: a
 /// percentage plus a number of KiB.
 const MEMORY: (u32, u32) = (5, 512);
-/// Maximum growth in descriptors: a percentage plus a number. The number of sockets for forwarded
-/// queries varies.
+/// Maximum growth in descriptors: a percentage plus a count. The margin is needed, because each
+/// forwarded query in flight may have a socket.
 const DESCRIPTORS: (u32, u32) = (10, 8);
 /// Maximum growth in threads: a percentage plus a number.
 const THREADS: (u32, u32) = (0, 1);
@@ -24,7 +24,7 @@ pub struct Summary {
     pub(super) processes: Vec<Process>,
     pub(super) elapsed: Duration,
     pub(super) restarts: u32,
-    /// Datagrams that the kernel dropped before dnsmasq read them.
+    /// Datagrams that the kernel dropped because dnsmasq's receive buffer was full.
     pub(super) drops: u64,
     pub(super) churn: Counts,
 }
@@ -53,7 +53,7 @@ impl Summary {
         let lost = self.report.lost();
         if lost > self.drops {
             complaints.push(format!(
-                "{lost} queries were lost, but the kernel dropped only {} before dnsmasq read them",
+                "{lost} queries were lost, but only {} because dnsmasq's receive buffer was full",
                 self.drops
             ));
         }
@@ -130,7 +130,7 @@ impl fmt::Display for Summary {
         }
         writeln!(
             f,
-            "\nThe kernel dropped {} datagrams before dnsmasq read them.",
+            "\nThe kernel dropped {} datagrams because dnsmasq's receive buffer was full.",
             self.drops
         )?;
         writeln!(

@@ -41,7 +41,7 @@ programs with another C library, build them again from our sources with `images/
 The table lists the crates from which `kubedns`, `nanny` and `sidecar` are built for Linux. It includes macros and the crates
 that only macros need, although these run only during the build. The licences are those that the authors name. If the authors
 offer a choice, we use a licence that `deny.toml` allows. The standard library of Rust is under MIT or Apache-2.0. Each link
-leads to the crate, its source and its authors. The images have the texts of the licences in
+opens the crate's page on crates.io, with links to its source and its owners. The images have the texts of the licences in
 `/usr/share/doc/kube-dns-rs/third-party-licences.txt.gz` (`images/licences` gathers them). The command
 `UPDATE_LICENCES_PAGE=1 cargo test -p tests --test supply_chain` makes this page again.
 

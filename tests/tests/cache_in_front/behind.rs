@@ -171,8 +171,7 @@ async fn ask_all(server: SocketAddr, queries: &[Query]) -> Vec<String> {
     answers
 }
 
-/// Receives answers until `known` has `all` of them, or until the next one takes longer than the
-/// timeout.
+/// Receives answers until `known` has `all` of them, or until no answer arrives for [`ATTEMPT`].
 async fn receive(socket: &UdpSocket, known: &mut HashMap<u16, String>, all: usize) {
     let mut buffer = vec![0; 65_535];
     while known.len() < all {

@@ -1,5 +1,6 @@
-//! Checks that `/status`, `check cluster` and the alerts agree about each fault, and that `/status`
-//! never says "well" while a client has had no usable answer for more than ten seconds.
+//! Checks that three views of a pod agree about each fault: the sidecar's `/status`, the command
+//! `kubedns check cluster`, and the Prometheus alerts. `/status` must never say "well" while a
+//! client has had no usable answer for more than ten seconds.
 //!
 //! Each pod has its faults one after the other, and all pods run at the same time. A real
 //! Prometheus (Debian: `prometheus`) evaluates the alerts. If Prometheus is not installed, the test
@@ -38,12 +39,13 @@ use self::prometheus::Prometheus;
 const OUTAGE: Duration = Duration::from_secs(10);
 /// Maximum time until `/status` reports a fault.
 const FOUND: Duration = Duration::from_secs(45);
-/// Maximum time from a finding in `/status` to its alert. The sidecar counts its findings every
-/// five seconds, and Prometheus scrapes and evaluates every second.
+/// Maximum time from a finding in `/status` to its alert. The sidecar updates the metrics of its
+/// findings every five seconds, and Prometheus scrapes and evaluates every second.
 const ALERTED: Duration = Duration::from_secs(15);
-/// The pause between two readings of the verdict.
+/// Interval at which the test reads the verdict in `/status`.
 const LOOK: Duration = Duration::from_millis(500);
-/// Number of readings of the verdict while a fault stays and no client sends queries.
+/// Number of readings of the verdict in `/status` while a fault stays and no client sends
+/// queries.
 const LOOKS_WITHOUT_TRAFFIC: u32 = 6;
 
 /// A pod with its faults, one after the other.
@@ -184,7 +186,8 @@ impl Views<'_> {
             looks.tick().await;
             if self.verdict().await?.level == FindingLevel::Well {
                 return Err(
-                    "the pod is called well without traffic, although the fault stays".to_owned(),
+                    "/status calls the pod well without traffic, although the fault stays"
+                        .to_owned(),
                 );
             }
         }
@@ -234,7 +237,7 @@ impl Views<'_> {
             if outage > OUTAGE && verdict.level == FindingLevel::Well {
                 let last = client.map(Client::last).unwrap_or_default();
                 return Err(format!(
-                    "the pod is called well, although the client has had no usable answer for \
+                    "/status calls the pod well, although the client has had no usable answer for \
                      {outage:.1?}; the last result: {last}"
                 ));
             }

@@ -1,5 +1,5 @@
-//! The API server is unreachable or frozen, restarts without its history of events, sends invalid
-//! data, or answers with errors. No query may be lost.
+//! The API server is unreachable or frozen, restarts without its history of watch events, sends
+//! invalid data, or answers with errors. No query may be lost.
 
 use apiserver::{Action, Faults, Rule, RuleId};
 use tests::chaos::{Rig, Topology};

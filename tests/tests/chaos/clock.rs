@@ -1,8 +1,8 @@
 //! The wall clock jumps, as after a correction by NTP or when a virtual machine resumes. The
 //! monotonic clock never jumps.
 //!
-//! All processes of the pod load `libfaketime`, which reads the offset of the wall clock from a
-//! file again and again.
+//! All processes of the pod load `libfaketime`. Whenever a process reads the wall clock, this
+//! library reads the offset of the clock from a file.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

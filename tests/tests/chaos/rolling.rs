@@ -15,11 +15,12 @@ use super::RATE;
 /// Number of replacements.
 const ROLLS: usize = 10;
 
-/// The time until clients stop using a terminating pod.
+/// The time for which clients still use a pod after it has become unready.
 const PROPAGATION: Duration = Duration::from_millis(400);
 
-/// A pod becomes unready after half of the lameduck time. The other half is longer than
-/// [`PROPAGATION`], and the whole is shorter than the default of five seconds.
+/// With this lameduck time, a pod becomes unready 1.5 seconds after SIGTERM. It then answers for
+/// another 1.5 seconds, longer than [`PROPAGATION`]. The default of five seconds would slow down
+/// the test.
 const LAMEDUCK: [&str; 2] = ["--kubedns-arg=--lameduck=3s", "--nanny-arg=--lameduck=3s"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

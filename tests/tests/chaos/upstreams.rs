@@ -29,8 +29,8 @@ const MOODS: [(Mood, &str); 8] = [
     (Mood::Garbage, "garbage"),
 ];
 
-/// Queries for names that lead into a CNAME loop of the upstream. kubedns must stop following the
-/// loop. `spin` is an ExternalName Service whose target is in the loop.
+/// Queries for a name in a CNAME loop of the upstream, and for `spin`, an ExternalName Service
+/// whose target is in the loop. kubedns must stop following the loop.
 fn looping_names(path: &'static str, port: u16) -> Vec<Question> {
     let (a, b) = ("loop-a.outside.test.", "loop-b.outside.test.");
     let spin = "spin.shop.svc.cluster.local.";

@@ -11,7 +11,7 @@ use testkit::query::Query;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// The interval between the starts of two queries.
+/// The minimum interval between the starts of two queries.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Timeout of a query.
 const PATIENCE: Duration = Duration::from_secs(2);
