@@ -82,23 +82,14 @@ impl UpstreamSlot {
     ) -> Result<Option<&UpstreamConnection>, UpstreamFailure> {
         self.connections.retain(UpstreamConnection::is_open);
         if let Some(failure) = self.pausing_failure() {
-            return self.usable_after(failure).map(Some).ok_or(failure);
+            // An upstream that fails further handshakes may still serve its open connections.
+            return self.least_busy().map(Some).ok_or(failure);
         }
 
         let full = self.connections.len() >= self.max_connections();
         let few = if self.one_at_a_time { 1 } else { FEW };
         let least_busy = self.least_busy();
         Ok(least_busy.filter(|connection| full || !fresh && connection.load() < few))
-    }
-
-    /// The connection to use during the pause after the TLS failure `failure`. An upstream that
-    /// fails further handshakes may still serve its open connections. After a certificate failure,
-    /// no connection is used.
-    fn usable_after(&self, failure: UpstreamFailure) -> Option<&UpstreamConnection> {
-        if failure == UpstreamFailure::Certificate {
-            return None;
-        }
-        self.least_busy()
     }
 
     fn least_busy(&self) -> Option<&UpstreamConnection> {
@@ -108,7 +99,9 @@ impl UpstreamSlot {
     }
 
     /// Records the outcome of opening a connection. After a certificate or handshake failure, no
-    /// connection is opened for [`PAUSE`]. Any other failure says nothing about TLS.
+    /// connection is opened for [`PAUSE`]. Any other failure says nothing about TLS. After a
+    /// certificate failure, the open connections take no further queries, because the upstream is
+    /// not trusted any more.
     fn record_opening(&mut self, error: Option<OpenError>) -> Option<TlsChange> {
         let Some(error) = error else {
             self.paused = None;
@@ -119,13 +112,16 @@ impl UpstreamSlot {
         }
 
         self.paused = Some((Instant::now() + PAUSE, error.failure));
+        self.connections.retain(UpstreamConnection::is_open);
+        if error.failure == UpstreamFailure::Certificate {
+            self.connections.clear();
+        }
         if self.logged_reason.as_ref() == Some(&error.reason) {
             return None;
         }
         self.logged_reason = Some(error.reason.clone());
-        self.connections.retain(UpstreamConnection::is_open);
         Some(TlsChange::Failed {
-            is_queried: self.usable_after(error.failure).is_some(),
+            is_queried: !self.connections.is_empty(),
             reason: error.reason,
         })
     }
