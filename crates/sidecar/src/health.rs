@@ -139,8 +139,8 @@ pub(crate) struct HealthCheck<'a> {
     pub(crate) error: &'a str,
 }
 
-/// Writes zero as `0`, like Go; serde_json would write `0.0`. Other numbers are not expected to be
-/// whole, because they are measured latencies.
+/// Writes zero as `0`, like Go; `serde_json` would write `0.0`. Other numbers are not expected to
+/// be whole, because they are measured latencies.
 #[allow(
     clippy::trivially_copy_pass_by_ref,
     clippy::float_cmp,
