@@ -44,24 +44,28 @@ impl SoleServerFinder {
     /// Sends queries until [`UNANSWERED`] queries in a row get no answer, or until the first lists
     /// are complete or overdue. Then waits for `stop`.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        let address = dns_service_address(&self.published.get());
-        if let Some(address) = address {
-            let asking = self.ask_others(SocketAddr::new(address, PORT));
-            stop.run_until_cancelled(asking).await;
-        }
+        let asking = self.ask_others(dns_service_address);
+        stop.run_until_cancelled(asking).await;
         stop.cancelled().await;
     }
 
-    async fn ask_others(&self, address: SocketAddr) {
-        let name = dns_service_name(&self.published.get());
+    /// Sends the queries. `find_address` returns the address of the DNS Service in a snapshot.
+    async fn ask_others(&self, find_address: impl Fn(&Snapshot) -> Option<SocketAddr>) {
         let mut unanswered = 0;
         while unanswered < UNANSWERED {
             sleep(PAUSE).await;
-            if self.status.progress() != SyncProgress::Stale {
-                return;
+            match self.status.progress() {
+                // The snapshot file may be read late.
+                SyncProgress::Waiting => continue,
+                SyncProgress::Stale => {}
+                SyncProgress::StaleOverdue | SyncProgress::Synced => return,
             }
+            let snapshot = self.published.get();
+            let Some(address) = find_address(&snapshot) else {
+                continue;
+            };
 
-            if is_resolved_at(address, &name).await {
+            if is_resolved_at(address, &dns_service_name(&snapshot)).await {
                 unanswered = 0;
             } else {
                 unanswered += 1;
@@ -87,15 +91,15 @@ fn dns_service_name(snapshot: &Snapshot) -> String {
     format!("{name}.{namespace}.svc.{}", snapshot.zone.domain)
 }
 
-/// The first address of the DNS Service.
-fn dns_service_address(snapshot: &Snapshot) -> Option<IpAddr> {
-    let mut address = None;
+/// The first address of the DNS Service, with its port.
+fn dns_service_address(snapshot: &Snapshot) -> Option<SocketAddr> {
+    let mut address: Option<IpAddr> = None;
     let (namespace, name) = DNS_SERVICE;
     let service = snapshot.services.entry(&[namespace], name)?;
     service.visit_members(None, &mut |entry| {
         address = address.or_else(|| entry.record.addresses().next());
     });
-    address
+    address.map(|ip| SocketAddr::new(ip, PORT))
 }
 
 #[cfg(test)]
@@ -134,9 +138,33 @@ mod tests {
         .await;
         for address in [silent.local_addr().unwrap(), refusing.addr()] {
             let finder = finder();
-            timeout(PATIENCE, finder.ask_others(address)).await.unwrap();
+            let asking = finder.ask_others(|_| Some(address));
+            timeout(PATIENCE, asking).await.unwrap();
             assert!(finder.found.is_cancelled(), "{address}");
         }
+    }
+
+    /// Until the snapshot file is read, there are no records, and the address of the DNS Service is
+    /// unknown.
+    #[tokio::test]
+    async fn late_snapshot_is_waited_for() {
+        let silent = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = silent.local_addr().unwrap();
+        let finder = finder();
+        finder.status.set_progress(SyncProgress::Waiting);
+        let is_known = std::cell::Cell::new(false);
+        let asking = finder.ask_others(|_| is_known.get().then_some(address));
+
+        let reading = async {
+            sleep(2 * PAUSE).await;
+            finder.status.set_progress(SyncProgress::Stale);
+            sleep(2 * PAUSE).await;
+            is_known.set(true);
+        };
+        timeout(PATIENCE, async { tokio::join!(asking, reading) })
+            .await
+            .unwrap();
+        assert!(finder.found.is_cancelled());
     }
 
     #[tokio::test]
@@ -153,7 +181,7 @@ mod tests {
         })
         .await;
         let finder = finder();
-        let asking = finder.ask_others(other.addr());
+        let asking = finder.ask_others(|_| Some(other.addr()));
         let lists = async {
             testkit::eventually(PATIENCE, || async { other.count() > 2 }).await;
             finder.status.set_progress(SyncProgress::Synced);
