@@ -1,11 +1,11 @@
 //! Makes the settings in force from the configuration and the other inputs.
 //!
 //! ```text
-//! ConfigMap, directory or flags -- State -------+
-//! resolv.conf -------------------- ResolvConf --+                        +-- index task (zone, readiness)
-//! addresses of stub servers ------ ResolvedNames -+-- InForce::compute -- watch -- LoopFinder
-//! forwarding loops --------------- Loops -------+     (pure)             +-- probes, cache, explain
-//! flags -------------------------- ConfigFlags -+                        +-- watch of Nodes (federations)
+//! ConfigMap, directory or flags -- State ---------+
+//! resolv.conf -------------------- ResolvConf ----+                               +-- index task (zone)
+//! addresses of stub servers ------ ResolvedNames -+-- InForce::compute -- watch --+-- LoopFinder
+//! forwarding loops --------------- Loops ---------+                               +-- probes, cache
+//! flags -------------------------- ConfigFlags ---+                               +-- watch of Nodes
 //! ```
 //!
 //! [`dnsconfig`] reads, validates and follows the `ConfigMap`. After a bad edit, the last good

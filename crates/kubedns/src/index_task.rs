@@ -355,7 +355,7 @@ impl IndexTask {
         tracing::error!(
             ?waited,
             serving,
-            "the first lists have not come from the API server, waiting for them"
+            "the first lists from the API server have not arrived yet, waiting for them"
         );
     }
 

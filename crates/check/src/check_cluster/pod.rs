@@ -174,10 +174,7 @@ fn check_of_finding(finding: &PodFinding, group: FindingGroup) -> CheckLine {
 /// Queries each upstream, and appends the sidecar's findings about upstreams.
 async fn check_upstreams(options: &Options, status: &SidecarStatus) -> Vec<CheckLine> {
     let routes = upstreams::list_upstreams(status);
-    let asked = routes
-        .iter()
-        .map(|route| route.check(&options.external_name));
-    let mut checks = join_all(asked).await;
+    let mut checks = upstreams::query_upstreams(&routes, &options.external_name).await;
     if checks.is_empty() {
         let text = "there are no upstreams, or they are not known yet";
         checks.push(CheckLine::warning(UPSTREAMS, text));

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use dnsclient::{external_queries, query_server};
+use futures::future::join_all;
 use hickory_proto::op::Query;
 use hickory_proto::rr::{Name, RecordType};
 use reports::sidecar::SidecarStatus;
@@ -65,14 +66,30 @@ pub(super) fn list_upstreams(status: &SidecarStatus) -> Vec<RouteUpstream> {
             });
         }
     }
-    upstreams.truncate(MAX_ASKED);
     upstreams
+}
+
+/// Queries the first [`MAX_ASKED`] upstreams. `external_name` is queried at upstreams for external
+/// names.
+pub(super) async fn query_upstreams(
+    upstreams: &[RouteUpstream],
+    external_name: &str,
+) -> Vec<CheckLine> {
+    let asked = upstreams.iter().take(MAX_ASKED);
+    let mut checks = join_all(asked.map(|upstream| upstream.check(external_name))).await;
+
+    let left = upstreams.len().saturating_sub(MAX_ASKED);
+    if left > 0 {
+        let text = format!("{left} further upstreams are not queried");
+        checks.push(CheckLine::skipped(GROUP, text));
+    }
+    checks
 }
 
 impl RouteUpstream {
     /// Sends the upstream its `questions` one by one. Stops at the first usable answer, and when
     /// a query gets no answer.
-    pub(super) async fn check(&self, external_name: &str) -> CheckLine {
+    async fn check(&self, external_name: &str) -> CheckLine {
         let names = self.served_names();
         let subject = if self.of_kubedns {
             format!("kubedns: {}", self.address)

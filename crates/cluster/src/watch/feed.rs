@@ -231,8 +231,8 @@ impl<E: Send + 'static> CollectionFeed<E> {
             self.check_history(&mut watching.history).await?;
         }
         if std::mem::take(&mut watching.was_silent) {
-            // The silent watch may have had no event, so a recovery may not be logged yet. The
-            // answer to the check shows that the API server works.
+            // The silent watch may have had no event, so a recovery may not have been logged yet.
+            // The answer to the check shows that the API server works.
             self.failure_log.log_recovery();
         }
 

@@ -60,8 +60,8 @@ pub(crate) fn warn_of_state(
 fn warn_of_progress(state: &ServerState, found: Option<&FoundObjects>) -> Option<CodedNote> {
     match state.progress {
         SyncProgress::Waiting => {
-            let text = "the first lists have not come from the API server: queries for names of \
-                        the cluster get REFUSED";
+            let text = "the first lists from the API server have not arrived yet: queries for \
+                        names of the cluster get REFUSED";
             Some(CodedNote::new("not_synced", text))
         }
         SyncProgress::Stale | SyncProgress::StaleOverdue => {

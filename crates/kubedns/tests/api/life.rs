@@ -46,7 +46,9 @@ async fn cluster_names_wait_for_first_lists() {
     assert_eq!(kubedns.answers(WEB, "A").await, "REFUSED");
     assert_eq!(kubedns.answers(OUTSIDE, "A").await, "198.51.100.1");
     assert_eq!(kubedns.get("/readiness").await.0, 503);
-    kubedns.logs("the first lists have not come").await;
+    kubedns
+        .logs("the first lists from the API server have not arrived")
+        .await;
     let overdue = "kubedns_initial_sync_overdue";
     kubedns.until_metric(overdue, 1.0).await;
     cluster.faults.up();
@@ -200,7 +202,9 @@ async fn snapshot_records_last_until_api_server() {
     assert_eq!(kubedns.metric("kubedns_stale").await, Some(1.0));
     kubedns.logs("serving the records of a snapshot file").await;
     kubedns.until_ready().await;
-    kubedns.logs("the first lists have not come").await;
+    kubedns
+        .logs("the first lists from the API server have not arrived")
+        .await;
 
     cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.8"], &["http:80"]));
     cluster.delete(Resource::Endpoints, "apps", "db");

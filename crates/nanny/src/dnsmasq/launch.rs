@@ -9,7 +9,7 @@
 //! | `--no-resolv` with upstream servers | `--no-resolv`, always | the servers of resolv.conf, if no upstream servers are configured |
 //!
 //! With [`ForwardMode::Kubedns`], or with rules for external names that kubedns applies, the nanny
-//! writes only one server into the file, after the lines of the user's own servers file: kubedns.
+//! writes kubedns as the only server into the file, after the lines of the user's own servers file.
 //! With [`ForwardMode::Kubedns`], a configured server may need a transport other than plain DNS
 //! over UDP. In this case, the nanny writes its SERVFAIL server in place of kubedns until kubedns
 //! is known to follow the same configuration.

@@ -1,7 +1,7 @@
 //! A walk through a search list: chooses the next name to look up, and makes the answer from the
 //! responses.
 //!
-//! If a walk for A, AAAA or CNAME ends at another name than the query name, the answer begins with
+//! If a walk for A, AAAA or CNAME ends at a name other than the query name, the answer begins with
 //! a CNAME to that name. Answers for other types have no such CNAME. A walk for TXT, for example,
 //! may end at a different name than the walk for addresses. Caches would use a CNAME from the TXT
 //! answer for addresses, too.
@@ -54,7 +54,7 @@ pub struct SearchWalk {
 /// Result of the walk. The number is the index of the name in the list.
 #[derive(Debug)]
 enum WalkEnd {
-    /// No name exists so far.
+    /// None of the names looked up so far exists.
     Missing,
     /// A name exists, but has no records of the type. The response is for the last such name.
     Empty(usize, CandidateResponse),
@@ -223,7 +223,7 @@ impl SearchWalk {
         self.lookups
     }
 
-    /// Appends the answer to `out`. If the walk ended at another name than the query name, the
+    /// Appends the answer to `out`. If the walk ended at a name other than the query name, the
     /// answer to an A, AAAA or CNAME query begins with a CNAME to that other name. Clients then see
     /// the same canonical name as after a walk of their own.
     pub fn append_answer(self, query: &Query<'_>, out: &mut Vec<u8>) -> (Reply, Completion) {
@@ -431,7 +431,8 @@ impl RecordCopier<'_, '_, '_> {
                 self.write_alias(name, ttl)?;
                 self.copy_all(answer)
             }
-            // Without an alias, the records have the query name as their owner.
+            // Answers for other types begin with no CNAME, so the records get the query name as
+            // their owner.
             qtype => {
                 for record in answer.filter(|record| record.rtype == qtype) {
                     self.copy_for_query_name(&record, ttl)?;

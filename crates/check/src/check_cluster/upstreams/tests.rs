@@ -1,4 +1,3 @@
-use futures::future::join_all;
 use serde_json::json;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Upstream as Server};
@@ -23,7 +22,7 @@ async fn knowing(name: &'static str, rcode: &'static str) -> Server {
 async fn checked(document: serde_json::Value) -> Vec<String> {
     let status: SidecarStatus = serde_json::from_value(document).unwrap();
     let upstreams = list_upstreams(&status);
-    let checks = join_all(upstreams.iter().map(|upstream| upstream.check("www.test"))).await;
+    let checks = query_upstreams(&upstreams, "www.test").await;
 
     let mut told = Vec::new();
     for check in checks {
@@ -116,4 +115,16 @@ async fn upstreams_of_kubedns_are_asked() {
             ),
         ]
     );
+}
+
+#[tokio::test]
+async fn upstreams_beyond_limit_are_counted() {
+    let upstreams: Vec<_> = (0..MAX_ASKED + 2)
+        .map(|number| json!({"address": format!("server-{number}")}))
+        .collect();
+    let told = checked(json!({"dnsmasq": {"upstreams": upstreams}})).await;
+
+    assert_eq!(told.len(), MAX_ASKED + 1);
+    let last = "skipped: 2 further upstreams are not queried []";
+    assert_eq!(told.last().map(String::as_str), Some(last));
 }
