@@ -39,7 +39,7 @@ const TAIL: &str = "
 ## How this page is kept true
 
 Each entry is made from a file in `tests/conformance/differences`. The name of the file is below the title of the entry. The
-file has the exact answers that differ. The conformance suite fails when an answer differs and is not listed, and when a
+file lists the exact answers that differ. The conformance suite fails if an answer differs and no file lists it, or if a
 listed answer no longer differs. *Pinned by* lists the tests of the difference, and the scenarios of
 `tests/conformance/vectors` with answers that differ. The number after a scenario is the number of these answers. A
 difference in almost every answer has a rule in its file: the suite applies the rule to the expected answers of all scenarios.
