@@ -1,7 +1,7 @@
 //! A query over UDP, and again over TCP if the answer is truncated.
 //!
 //! hickory-net sends and checks the messages: it repeats a lost query, and ignores packets with
-//! another ID or question. A reply with any RCODE, also SERVFAIL, is an answer and not an error.
+//! another ID or question. A reply with any RCODE, even SERVFAIL, is an answer and not an error.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -12,8 +12,9 @@ use wire::{Query, Section, Transport, rcode, rtype};
 use crate::{example, message};
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// The time of the older version of the zone, in seconds since 1970. This time is later than the
-/// start of the process, so it becomes the serial. The serials then do not depend on the clock.
+/// The time of the older version of the zone, in seconds since 1970. A serial is never below the
+/// start time of the process. This time is far in the future, so the serials do not depend on the
+/// clock.
 const TIME: u64 = 3_000_000_000;
 /// Maximum number of messages in one response. The zone of the example needs far fewer.
 const MESSAGES: usize = 16;
@@ -157,14 +158,22 @@ fn records(request: &[u8], answer: &[u8]) -> Vec<u16> {
         "the message has {} octets, which is too long",
         answer.len()
     );
-    assert_eq!(answer.get(..2), request.get(..2), "the ID is the request's");
+    assert_eq!(
+        answer.get(..2),
+        request.get(..2),
+        "the ID must be the request's"
+    );
     assert!(
         message.header().is_response(),
-        "the message is marked as a response"
+        "the message must be marked as a response"
     );
     let end = message.question_end();
     let found = answer.get(12..end);
-    assert_eq!(found, request.get(12..end), "the question is the request's");
+    assert_eq!(
+        found,
+        request.get(12..end),
+        "the question must be the request's"
+    );
     let rcode = message::extended_rcode(&message);
     let known = [
         rcode::NOERROR,

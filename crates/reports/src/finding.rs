@@ -228,7 +228,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Configuration,
         "config_rejected",
         "configuration-rejected",
-        "Fix the ConfigMap soon: a restarted container starts without it.",
+        "Fix the ConfigMap soon: a restarted container starts with the defaults.",
     ),
     FindingFacts::degraded(
         FindingKind::ConfigUnknownKeys,

@@ -40,8 +40,8 @@ pub enum EngineOutcome {
     Search(SearchList),
     /// The query asks for a zone transfer, see [`crate::transfer`]. Nothing was written.
     Transfer,
-    /// The message gets no response: it has no header, or is itself a response. No query has this
-    /// outcome.
+    /// The message gets no response: its header is incomplete, or it is itself a response. No query
+    /// has this outcome.
     Ignore,
 }
 

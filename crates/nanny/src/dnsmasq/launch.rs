@@ -114,9 +114,9 @@ pub(crate) struct LaunchPlan {
 const SERVERS_FILE: &str = "--servers-file=";
 const LOOP_DETECTION: &str = "dns-loop-detect";
 /// Maximum number of queries that wait for kubedns at the same time (`--dns-forward-max`). kubedns
-/// forwards at most 512 queries of one client at a time. The limit here is higher, so that kubedns
-/// rejects the excess. A much higher limit costs time, because dnsmasq searches the sockets of all
-/// waiting queries before each answer.
+/// forwards at most 512 queries of one client at a time, and fewer to one list of upstreams. The
+/// limit here is higher, so that kubedns rejects the excess. A much higher limit costs time,
+/// because dnsmasq searches the sockets of all waiting queries before each answer.
 const MAX_FORWARDED: usize = 600;
 /// Milliseconds until the first retry to kubedns, and until dnsmasq stops retrying
 /// (`--fast-dns-retry`). Without these retries, a query that is lost in a restart of kubedns would

@@ -135,7 +135,7 @@ fn node_is_read_from_its_metrics() {
             Some(NodeServers::Others),
             "the DNS pods of other nodes, because no DNS pod of this node is ready",
         ),
-        (0, 0, None, "nobody, because no DNS pod is ready"),
+        (0, 0, None, "no DNS pod that is known to be ready"),
     ] {
         let report = KubednsReport::from_metrics(&exposition(own, others));
         let node = report.node.unwrap();

@@ -51,7 +51,7 @@ impl<V: View> Engine<'_, V> {
                 NameProgress::Reply(self.append_servfail(&Cause::Alias, out))
             }
             OwnTarget::Addresses(addresses) => {
-                // No zone answers an own name, so its answer has the settings of the cluster's
+                // The answer does not come from a zone, so it has the settings of the cluster's
                 // zone.
                 let cluster = Authority::cluster(self.view);
                 self.write_own_name(cluster, out, |answer| answer.write_host(addresses))

@@ -95,7 +95,7 @@ impl UpstreamAttempts {
         let key = &query.key;
         let order = state.health.order(&key.upstreams, now);
 
-        // Dead upstreams are probed while there are queries for them.
+        // A query for dead upstreams starts their probes.
         for probe in order.probes {
             let question = probe.question.unwrap_or_else(|| Arc::clone(key));
             spawn_probe(&state, &probe.upstream, question, SINGLE_PROBE);

@@ -1,11 +1,12 @@
 //! Detection of dead upstreams.
 //!
-//! One timeout is no proof of failure: some names are slow to resolve everywhere. An upstream is
+//! One timeout does not prove a failure: some names are slow to resolve everywhere. An upstream is
 //! probed when queries for two different names have timed out, and the upstream has answered no
 //! query in between. The probe is a query that the upstream answered before, if there is one. An
-//! upstream that does not answer the probe is dead. Dead upstreams are tried last, and probed every
-//! [`PROBE_EVERY`] while there are queries for them. Probes run in separate tasks, so no client's
-//! query waits for a probe. The first answer makes the upstream alive again.
+//! upstream that does not answer the probe is dead. Dead upstreams are tried last. A query that
+//! would go to a dead upstream starts a probe of it, at most every [`PROBE_EVERY`]. With idle
+//! probes, a dead upstream is probed without queries, too. Probes run in separate tasks, so no
+//! client's query waits for a probe. The first answer makes the upstream alive again.
 //!
 //! An upstream may be alive but useless: it refuses every query, with SERVFAIL or REFUSED. An
 //! upstream is also probed when it has refused queries for two different names, and has given no

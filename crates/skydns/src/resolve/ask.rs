@@ -32,7 +32,7 @@ pub enum AnswerAttempt<V> {
     Waits(Box<WaitingQuery<V>>),
     /// The query asks for a zone transfer over TCP. Nothing was appended.
     Transfer,
-    /// The message gets no response: it has no header, or is itself a response.
+    /// The message gets no response: its header is incomplete, or it is itself a response.
     Ignored,
 }
 
