@@ -32,7 +32,8 @@ const CHUNK_SIZE: usize = 64 << 10;
 /// Interval between reports of omitted lines.
 pub(crate) const OMITTED_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A source of lines, one for each query. Queries that dnsmasq did not answer have lines, too.
+/// A source of lines, one for each query. The nanny's source also has lines for queries that
+/// dnsmasq did not answer.
 pub trait LineSource: Send + Sync + 'static {
     /// Returns the next line, if any.
     fn next_line(&mut self) -> Option<QueryLine>;

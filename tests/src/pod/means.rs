@@ -28,7 +28,7 @@ pub fn are_there() -> bool {
         std::env::var_os(SETTING).as_deref() != Some(OsStr::new("required")),
         "{SETTING}=required, but this machine cannot run pods: {missing}"
     );
-    say(&format!("SKIPPED, NO POD WAS PLAYED: {missing}"));
+    say(&format!("SKIPPED, NO POD WAS RUN: {missing}"));
     false
 }
 

@@ -12,7 +12,7 @@ const HEAD: &str = "\
 # Third-party licences
 
 This page lists the third-party software in our programs and images. It describes images that are built on Debian or Ubuntu
-(*the distribution*), with the default `BASE_IMAGE`. kube-dns-rs itself is under the [Apache Licence 2.0](LICENSE).
+(*the distribution*), with the default `BASE_IMAGE`. kube-dns-rs itself is under the [Apache License 2.0](LICENSE).
 
 ## In the nanny's image: dnsmasq
 
@@ -43,7 +43,7 @@ that only macros need, although these run only during the build. The licences ar
 offer a choice, we use a licence that `deny.toml` allows. The standard library of Rust is under MIT or Apache-2.0. Each link
 opens the crate's page on crates.io, with links to its source and its owners. The images have the texts of the licences in
 `/usr/share/doc/kube-dns-rs/third-party-licences.txt.gz` (`images/licences` gathers them). The command
-`UPDATE_LICENCES_PAGE=1 cargo test -p tests --test supply_chain` makes this page again.
+`UPDATE_LICENCES_PAGE=1 cargo test -p tests --test supply_chain` regenerates this page.
 
 | crate | version | licence | programs |
 | --- | --- | --- | --- |

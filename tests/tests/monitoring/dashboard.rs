@@ -284,7 +284,7 @@ fn expressions_are_well_formed() {
 /// A time series panel that uses `increase()` counts each event in exactly one point. With points a
 /// minute apart, `$__rate_interval` is 75 s: this minute plus the 15 s between scrapes. Adjacent
 /// windows then share one sample, and no event is lost between them. With points 15 s apart,
-/// `$__rate_interval` would be 60 s, so each event would be counted in four points.
+/// `$__rate_interval` would be 60 s, so each event would be counted in three points.
 #[test]
 fn each_event_counts_once() {
     let dashboard = dashboard();

@@ -205,8 +205,8 @@ impl Snapshot {
         }
 
         match path {
-            // A wildcard in place of the Service name matches only ExternalName Services. The
-            // entries of other Services are one level deeper.
+            // The path ends with a wildcard in place of the Service name: it matches only
+            // ExternalName Services. The entries of other Services are one level deeper.
             [_, ANY] => found,
             [namespace, name, below @ ..] => {
                 self.find_services([namespace, name], below, steps, visit) || found

@@ -75,7 +75,7 @@ pub(super) struct HeartbeatWatch {
     /// `None` after either end of the connection was closed, or after an error.
     stream: Option<UnixStream>,
     /// Number of successive missed heartbeats; `None` until the first heartbeat arrives. The start
-    /// can take long, so no heartbeat is missed before the first one.
+    /// can take a long time, so no heartbeat counts as missed before the first one has arrived.
     missed: Option<u32>,
 }
 

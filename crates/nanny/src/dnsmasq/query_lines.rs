@@ -13,8 +13,9 @@
 //! [`MAX_WAITING`] queries wait.
 //!
 //! dnsmasq forwards identical queries of several clients only once. After the lines of the response
-//! to one of these queries, dnsmasq logs the line `reply query is duplicate` for each other one. If
-//! a client repeats a query from the same port, dnsmasq answers only the last repetition.
+//! to one of these queries, dnsmasq logs the line `reply query is duplicate` for each of the
+//! others. If a client repeats a query from the same port, dnsmasq answers only the last
+//! repetition.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

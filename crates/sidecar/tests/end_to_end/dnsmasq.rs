@@ -198,7 +198,7 @@ async fn upstreams_of_dnsmasq_are_probed() {
     let (status, _) = health(&sidecar).await;
     assert_eq!(
         status, 200,
-        "dnsmasq is healthy although an upstream is dead"
+        "dnsmasq must be healthy although an upstream is dead"
     );
 
     // The exported number of queries comes from dnsmasq's own counter.

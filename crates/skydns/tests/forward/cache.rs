@@ -335,5 +335,8 @@ async fn cleared_cache_queries_upstream_again() {
     fickle.goes_on();
     subject.forwarder.clear_cache();
     let failed = subject.ask_a("x.test.", &upstreams).await;
-    assert_eq!(failed, "SERVFAIL", "the removed reply is not served stale");
+    assert_eq!(
+        failed, "SERVFAIL",
+        "the removed reply must not be served stale"
+    );
 }

@@ -39,7 +39,7 @@ impl StaleOutages {
             );
             tracing::warn!(
                 upstreams = upstream_list(upstreams),
-                "upstream servers fail, serving stale answers"
+                "upstream servers fail; stale answers are served"
             );
         }
     }
