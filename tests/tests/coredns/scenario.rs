@@ -25,7 +25,7 @@ pub(crate) struct Scenario {
     /// The configuration of other plugins.
     #[serde(rename = "plugins", default)]
     _plugins: Value,
-    /// The zones of the plugin `kubernetes`; `None` for its usual zones.
+    /// The zones of the plugin `kubernetes`; `None` for `cluster.local in-addr.arpa ip6.arpa`.
     #[serde(default)]
     pub(crate) zones: Option<String>,
     /// The flags of kubedns that correspond to the configuration.
@@ -154,8 +154,9 @@ fn in_our_terms(record: &str) -> String {
             format!("{owner} {ttl} IN SRV 10 {weight} {port} {target}")
         }
         [owner, ttl, "IN", "SOA", server, mailbox, serial, ..] => {
-            // A TTL of 30 s means that the scenario sets no TTL. Without `--ttl`, kubedns gives the
-            // SOA record a TTL of 60 s, the TTL of negative answers.
+            // A scenario without the option `ttl` was recorded with a TTL of 30 s. Such a scenario
+            // has no flag `--ttl` either. So kubedns gives the SOA record a TTL of 60 s, the TTL of
+            // negative answers.
             let ttl = if ttl == "30" { "60" } else { ttl };
             let (server, mailbox) = (
                 server.replace("ns1.dns.", "ns.dns."),

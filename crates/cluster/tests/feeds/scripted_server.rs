@@ -210,7 +210,8 @@ pub(crate) fn refused_connection() -> ScriptedResponse {
     Err(io::ErrorKind::ConnectionRefused.into())
 }
 
-/// The response to a watch. Before each event, the server waits for the duration of the event.
+/// The response to a watch. Each event is paired with a pause: the server waits that long before it
+/// sends the event.
 pub(crate) fn watch_response(events: Vec<(Duration, Value)>, end: BodyEnd) -> ScriptedResponse {
     let line = |(pause, event): (Duration, Value)| (pause, format!("{event}\n"));
     respond(200, &[], events.into_iter().map(line).collect(), end)
