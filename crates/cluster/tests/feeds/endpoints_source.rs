@@ -460,7 +460,7 @@ async fn incomplete_endpoints_never_replace_slices() {
     const REFUSED: [Range<Duration>; 1] = [seconds(300, 3000)];
     let lacking: [(&str, &'static [&'static str]); 2] = [
         ("there are no Endpoints", &[]),
-        ("Endpoints lack a family", &["10.0.0.1"]),
+        ("Endpoints lack an IP family", &["10.0.0.1"]),
     ];
     for (what, endpoints) in lacking {
         let stub = stub(&REFUSED, &[], endpoints);
@@ -476,7 +476,7 @@ async fn incomplete_endpoints_never_replace_slices() {
         let sources = ["endpoints", "endpointslices"]
             .map(|kind| running.is_set("kubedns_endpoints_source", kind));
         assert_eq!(sources, [false, true], "{what}");
-        // An empty list contains no change.
+        // The metric counts each object of a list as a change, so an empty list adds nothing.
         let no_events = "kubedns_events_total{kind=\"endpoints\"} 0\n";
         let metrics = running.registry.render().unwrap();
         assert_eq!(metrics.contains(no_events), endpoints.is_empty(), "{what}");
