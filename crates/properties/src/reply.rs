@@ -87,7 +87,7 @@ fn again(record: &Record<'_>) {
     assert_eq!(found, Some(octets), "uncompressed names do not change");
 }
 
-/// Checks that a reply with another ID than the query's is rejected. Checks that an accepted reply
+/// Checks that a reply with an ID other than the query's is rejected. Checks that an accepted reply
 /// has the question of the query, and can be parsed. Returns the accepted reply.
 fn judge(query: &Query<'_>, octets: &[u8]) -> Option<UpstreamReply> {
     let id = octets.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));

@@ -69,7 +69,7 @@ async fn bad_upstreams_cost_no_cluster_name() {
     }
     let report = steady.stop().await;
     report
-        .check("the only upstream is silent or late, or sends lies, oversized or truncated answers, or garbage");
+        .check("the only upstream is silent or late, or sends false, oversized or truncated answers, or garbage");
     let forwarded = &report.lines["outside, from kubedns"];
     assert_eq!(
         forwarded.excused_lost, 0,
@@ -112,7 +112,7 @@ async fn cache_topology_survives_bad_upstream() {
         rig.upstream_behaviour.set_mood(Mood::Honest);
     }
     steady.stop().await.check(
-        "cache: the first of two upstreams is silent or late, or sends lies, oversized or truncated answers, or garbage",
+        "cache: the first of two upstreams is silent or late, or sends false, oversized or truncated answers, or garbage",
     );
 }
 

@@ -141,8 +141,8 @@ async fn rejected_page_token_restarts_the_list() {
     }
 }
 
-/// The feed requests a failing page again for four minutes, and then begins a new list. After a
-/// restore of the database, the old page token never works again.
+/// The feed requests a failing page again for four minutes, and then begins a new list. Some page
+/// tokens never work again, for example after a restore of the API server's database.
 #[tokio::test(start_paused = true)]
 async fn failing_page_token_expires() {
     let cases = [(3 * MINUTE, 4 * MINUTE, 1), (5 * MINUTE, 8 * MINUTE, 2)];

@@ -279,7 +279,8 @@ impl DnsFront {
         }
     }
 
-    /// The path of external names. For these names, further options of dnsmasq matter.
+    /// The path of external names. Its `arguments` also contain the options that concern only these
+    /// names.
     fn path_to_upstreams(&self, name: &Name) -> DnsmasqPath {
         let upstreams = &self.config.upstream_nameservers;
         let path = match &self.arguments {
@@ -343,7 +344,8 @@ struct StubDomain<'c> {
 }
 
 impl StubDomain<'_> {
-    /// Whether dnsmasq can query all servers. Otherwise the nanny gives the domain to kubedns.
+    /// Whether dnsmasq can query all servers. Otherwise the nanny makes dnsmasq forward the domain
+    /// to kubedns.
     fn is_plain(&self) -> bool {
         self.servers.iter().all(ServerAddr::is_plain)
     }

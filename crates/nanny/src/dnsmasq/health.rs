@@ -161,9 +161,9 @@ struct ProbeSilence {
     last_state: ProcessState,
     /// The time since the first missed probe.
     lasts: Duration,
-    /// The time at the end of `lasts` in which the process used no processor time.
+    /// The last part of the silence, in which the process used no processor time.
     idle: Duration,
-    /// The time at the end of `lasts` in which a signal kept the process stopped.
+    /// The last part of the silence, in which a signal kept the process stopped.
     stopped: Duration,
 }
 

@@ -33,7 +33,8 @@ pub(super) fn route_faults(status: &SidecarStatus) -> Vec<PodFault> {
     faults.collect()
 }
 
-/// Returns whether a server outside loops exists for external names, even if it does not answer.
+/// Returns whether external names have a server that is not in a forwarding loop. The server counts
+/// even if it does not answer.
 pub(super) fn has_upstream(status: &SidecarStatus) -> bool {
     route_servers(status).contains_key(EXTERNAL_NAMES)
 }
