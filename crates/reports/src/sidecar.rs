@@ -318,7 +318,7 @@ pub enum ContainerEnd {
 }
 
 impl ContainerEnd {
-    /// The words for people.
+    /// How the container ended, as text for people.
     pub fn words(self) -> &'static str {
         match self {
             Self::Hang => "a hang: requests to it timed out before the restart",

@@ -7,11 +7,12 @@
 //! not probed as upstreams.
 //!
 //! The nanny reports which names an upstream serves. For an upstream that serves only stub
-//! domains, the probe queries the SOA record of one of these domains. Otherwise the probe queries
-//! the NS records of the root. If the upstream answers SERVFAIL or REFUSED, the probe also queries
-//! the address of `--upstream-probe-name`. The next probe begins with the query that got a usable
-//! answer. A probe fails if none of its queries gets an answer other than SERVFAIL or REFUSED.
-//! After a first failure, the probe is repeated at once.
+//! domains, the probe queries the SOA record of one of these domains. For any other upstream, the
+//! probe has two queries: for the NS records of the root, and for the A records of
+//! `--upstream-probe-name`. If the upstream answers one query with SERVFAIL or REFUSED, the probe
+//! sends the other query. Any other answer is usable. The next probe begins with the query that got
+//! a usable answer. A probe fails if no query gets a usable answer. After a first failure, the
+//! probe is repeated at once.
 //!
 //! An upstream for external names that has answered every probe with an error may serve only
 //! private names. `crate::verdict` does not count such an upstream as down.

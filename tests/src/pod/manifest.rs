@@ -181,7 +181,7 @@ fn add_environment(container: &mut Value) {
 }
 
 /// Lets the sidecar probe every second. With the interval of five seconds in the manifests, the
-/// sidecar would report a restarted container as healthy only a few seconds later.
+/// sidecar would report a restarted container as healthy with a delay of several seconds.
 fn hurry_probes(container: &mut Value) {
     for argument in list(container, "args") {
         let text = argument.as_str().expect("a text");
