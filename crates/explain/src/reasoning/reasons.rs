@@ -513,8 +513,8 @@ fn missing_pod(
     let Some(address) = address else {
         return CodedNote::new(
             "malformed_pod_name",
-            "the first label of a pod's name is its address with dashes, as in 10-244-1-5; this one \
-             is not an address",
+            "the first label of a pod's DNS name is the pod's address with dashes, as in 10-244-1-5; \
+             the first label of this name is not an address",
         );
     };
     // The name exists, so only records of the requested type are missing.

@@ -67,7 +67,7 @@ fn pod_names_depend_on_verification() {
         cluster.index.apply(Event::Pod(change));
     }
     cluster.sync();
-    let malformed = "the first label of a pod's name is its address with dashes, as in 10-244-1-5; this one is not an address";
+    let malformed = "the first label of a pod's DNS name is the pod's address with dashes, as in 10-244-1-5; the first label of this name is not an address";
     let verified = "a pod of the namespace has this address";
     let elsewhere = "no pod of namespace prod has the address 10.244.1.5";
     for (pod, expected) in [

@@ -26,7 +26,8 @@ impl Lab {
         let dnsmasq = Server::start(move |asked: &Asked| {
             assert_eq!(asked.name(), "servers.bind.");
             let reply = Reply::to(&asked.packet);
-            // dnsmasq truncates a UDP answer of more than 512 octets, such as one of 21 texts.
+            // dnsmasq truncates UDP answers of more than 512 octets. This server truncates UDP
+            // answers with more than 20 texts.
             if asked.transport == Transport::Udp && told.lock().len() > 20 {
                 return reply.truncated().into();
             }
