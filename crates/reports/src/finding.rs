@@ -388,8 +388,8 @@ impl FindingKind {
         )
     }
 
-    /// Whether all names still resolve in a pod with such a finding, except for clients that are
-    /// over `--client-qps`.
+    /// Whether such a finding is only a warning: the pod has just started, or all names still
+    /// resolve, except for clients that are over `--client-qps`.
     pub fn keeps_answers(self) -> bool {
         matches!(
             self,

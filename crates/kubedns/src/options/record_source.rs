@@ -196,8 +196,9 @@ mod tests {
         }
     }
 
-    /// Even without a cluster, `hosts` and `aliases` of the configuration have the TTL of `--ttl`.
-    /// Negative answers for them, and those of `rules`, have the TTL of `--negative-ttl`.
+    /// Even without a cluster, `--ttl` applies to the records of `hosts` and `aliases`.
+    /// `--negative-ttl` applies to negative answers for names in `hosts` and `aliases`, and to the
+    /// answers of rules for external names.
     #[test]
     fn ttls_apply_to_etcd_alone() {
         let options = parse_line("--etcd-zone=b.example=http://e:1 --ttl=5s --negative-ttl=7s");

@@ -46,8 +46,8 @@ impl Markers {
         }
     }
 
-    /// Waits until the server has applied all earlier events on the watch of `object`. Returns at
-    /// once for kinds other than Services and Endpoints, which have no markers.
+    /// Waits until the server has applied all earlier events on the watch of `object`. Only
+    /// Services and Endpoints have markers: for other kinds, this function returns at once.
     pub(crate) async fn follow(
         &mut self,
         object: &Value,
