@@ -90,8 +90,8 @@ impl Server {
     /// on both IP families. A kubelet probes the pod's first address, which may be of either
     /// family.
     pub async fn bind(host: &str, port: u16) -> Result<Self, BindError> {
-        // Errors show the host of the flag, not the address that it resolves to. An IPv6 address is
-        // always in brackets.
+        // Errors show `host`, not the address that it resolves to. An IPv6 address is always shown
+        // in brackets.
         let shown = match without_brackets(host) {
             host if host.contains(':') => format!("[{host}]:{port}"),
             host => format!("{host}:{port}"),

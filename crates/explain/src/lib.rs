@@ -1,8 +1,8 @@
 //! `kube-dns explain NAME [TYPE]`: explains how a name resolves, or why the name does not resolve.
 //! Suggests similar names.
 //!
-//! [`Explainer`] reports everything that kubedns knows of a name. The report has the names that a
-//! pod's search list produces, the responsible servers, the records, and their Services and
+//! [`Explainer`] reports everything that kubedns knows about a name. The report has the names that
+//! a pod's search list produces, the responsible servers, the records, and their Services and
 //! endpoints. It also has the path through dnsmasq, similar names, and warnings about the records.
 //! `GET /explain` on the status port returns the report as JSON (`document`); [`command`] requests
 //! the JSON and prints it as text.
@@ -24,11 +24,11 @@
 //! | 1 | `facts` | the names to look up, their answers and paths; objects; the server's state |
 //! | 0 | `document`, `request`, `moment`, `list` | the JSON document, the parsed request, times, lists |
 //!
-//! Explanations change no state, and neither DNS queries nor watch events wait for them. The query
-//! engine answers from the published snapshot, as for clients. If dnsmasq is in front of kubedns,
-//! the options of dnsmasq are requested from the nanny. The other steps run on a blocking thread,
-//! one explanation at a time. Explanations send no queries to upstream servers. Names, search
-//! lists, requests and visited objects all have bounds.
+//! Explanations change no state, and neither DNS queries nor watch events wait for them. For
+//! explanations, as for clients, the query engine answers from the published snapshot. If dnsmasq
+//! is in front of kubedns, the options of dnsmasq are requested from the nanny. The other steps run
+//! on a blocking thread, one explanation at a time. Explanations send no queries to upstream
+//! servers. Names, search lists, requests and visited objects all have bounds.
 
 mod command;
 mod document;

@@ -95,7 +95,7 @@ pub struct Case {
     /// Whether each CNAME in the recording precedes the records of its target.
     #[serde(default)]
     pub cname_first: bool,
-    /// Octets of the recorded answer. The suite does not compare this size.
+    /// Length of the recorded answer in octets. The suite does not compare the length.
     pub size: Option<usize>,
     /// Queries of kube-dns to its resolver.
     #[serde(default)]

@@ -30,9 +30,10 @@ const NEW_NAMES: usize = 120_000;
 /// Names in a file for cached queries. They fit in the smallest cache: dnsmasq caches 1,000 names
 /// in the stock manifest.
 const REPEATED_NAMES: usize = 900;
-/// Duration of the queries whose latency is measured.
+/// Duration of the latency measurement.
 const PULSE: Duration = Duration::from_secs(3);
-/// Number of names for the queries whose latency is measured. A thousand queries a second are sent.
+/// Number of names in the latency measurement. It sends a thousand queries a second, so no name is
+/// queried twice.
 const PULSE_NAMES: usize = 4000;
 
 /// Microseconds of CPU time per query, by index of the forwarder and load; one value per round.

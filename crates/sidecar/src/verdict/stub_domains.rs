@@ -24,7 +24,7 @@ pub(super) fn stub_domain_faults(status: &SidecarStatus) -> Vec<PodFault> {
         for domain in &kubedns.stub_domains_without_server {
             let has_unresolved = kubedns.unresolved > 0.0;
             // The metrics of kubedns do not say which stub domain the unresolved names belong to.
-            let reason = has_unresolved.then(|| "some names of stub domains' servers".to_owned());
+            let reason = has_unresolved.then(|| "some servers of stub domains".to_owned());
             domains.insert(domain.as_str(), reason);
         }
     }
@@ -88,13 +88,13 @@ fn domain_fault(domain: &str, unresolved: Option<&str>) -> PodFault {
     fault.passes_within(EDITED_WITHIN)
 }
 
-/// The fault of server names without an address, if every stub domain has a usable server. If a
-/// stub domain has none, [`domain_fault`] reports the names.
+/// The fault of servers of stub domains for which kubedns has no address. `None` if a stub domain
+/// has no usable server, because then [`domain_fault`] describes the fault.
 fn unresolved_in_kubedns(kubedns: &KubednsReport) -> Option<PodFault> {
     if kubedns.unresolved == 0.0 || !kubedns.stub_domains_without_server.is_empty() {
         return None;
     }
-    let text = "kubedns has no address for some names of stub domains' servers";
+    let text = "kubedns has no address for some servers of stub domains";
     Some(PodFault::new(
         FindingKind::StubServerUnresolved,
         "kubedns",
@@ -108,7 +108,7 @@ fn unresolved_in_dnsmasq(nanny: &NannyStatus, explained: &BTreeSet<&String>) -> 
     if names.is_empty() {
         return None;
     }
-    let text = format!("names of stub domains' servers have no address: {names}");
+    let text = format!("servers of stub domains have no address: {names}");
     Some(PodFault::new(
         FindingKind::StubServerUnresolved,
         "dnsmasq",

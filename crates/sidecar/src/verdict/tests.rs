@@ -463,7 +463,7 @@ const FAULTS_OF_NANNY: &str = r#"
     {"configuration":{"warnings":["keys: did you mean key?"]}}     | config_unknown_keys: keys of the ConfigMap are unknown and ignored (keys: did you mean key?)
     {"routes":{"pending":{"reason":"no space"}}}                   | routes_pending: dnsmasq does not have the newest servers (no space)
     {"configuration":{"version":"1"},"routes":{"kubednsConfiguration":"2"}} | config_differs: kubedns and dnsmasq have different configurations in force
-    {"routes":{"unresolved":["a.test","b.test"]}}                  | stub_server_unresolved: names of stub domains' servers have no address: a.test, b.test
+    {"routes":{"unresolved":["a.test","b.test"]}}                  | stub_server_unresolved: servers of stub domains have no address: a.test, b.test
     {"routes":{"loops":["127.0.0.53"]}}                            | forwarding_loop: dnsmasq does not use upstreams that forward queries back to it: 127.0.0.53
 "#;
 
@@ -473,7 +473,7 @@ const FAULTS_OF_KUBEDNS: &str = r#"
     kubedns_config_unknown_keys 1     | config_unknown_keys: keys of the ConfigMap are unknown and ignored (the log of kubedns names them)
     kubedns_forward_loops 1           | forwarding_loop: an upstream of kubedns forwards queries back to kubedns: until the loop ends, kubedns does not send it the queries that would come back
     kubedns_forward_loops 2           | forwarding_loop: 2 upstreams of kubedns forward queries back to kubedns: until the loops end, kubedns does not send them the queries that would come back
-    kubedns_stub_servers_unresolved 1 | stub_server_unresolved: kubedns has no address for some names of stub domains' servers
+    kubedns_stub_servers_unresolved 1 | stub_server_unresolved: kubedns has no address for some servers of stub domains
     kubedns_stale 1                   | serving_stale: kubedns serves the records of its snapshot file
     kubedns_watch_connected{kind="services"} 0 | api_server_lost: kubedns does not see changes of the cluster: its watch of Services or of endpoints is not open
     kubedns_forward_tls_trusted{upstream="tls://192.0.2.3:853"} 0 | upstream_not_trusted: the TLS certificate of the upstream tls://192.0.2.3:853 is not trusted
@@ -540,9 +540,8 @@ fn stub_domain_without_server_is_fault() {
         "stub_server_unresolved: names of corp.test are not answered: no address for ns.test";
     let unusable =
         "stub_domain_down: names of corp.test are not answered: none of their servers is usable";
-    let in_kubedns = "stub_server_unresolved: names of corp.test are not answered: no address for some names of stub domains' servers";
-    let one_of_two =
-        "stub_server_unresolved: names of stub domains' servers have no address: ns.test";
+    let in_kubedns = "stub_server_unresolved: names of corp.test are not answered: no address for some servers of stub domains";
+    let one_of_two = "stub_server_unresolved: servers of stub domains have no address: ns.test";
     let nowhere = ["127.0.0.1:9"];
     for (case, status, expected) in [
         ("no address", of_dnsmasq(&nowhere, &["ns.test"]), unresolved),

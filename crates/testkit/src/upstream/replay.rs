@@ -31,8 +31,9 @@ struct Entry {
 /// and its transport. After the last one, each further query gets the last one again.
 ///
 /// If none was recorded over the transport of the query, the exchanges over the other transport are
-/// used, except those with a truncated response. If no recorded question has the query's upper and
-/// lower case, the case is ignored. A query for which there is no exchange goes to the fallback.
+/// used, except those with a truncated response. If no recorded question is exactly that of the
+/// query, upper and lower case are ignored. A query for which there is no exchange goes to the
+/// fallback.
 #[derive(Clone)]
 pub struct Replay {
     script: Arc<Mutex<Vec<Entry>>>,
