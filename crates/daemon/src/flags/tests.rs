@@ -1,5 +1,6 @@
-//! Command lines, which must have the same meaning as for the Go binaries, except for misplaced
-//! subcommands. Also the texts of errors and of the help.
+//! Tests of command lines. A command line has the same meaning as for the Go binaries, but
+//! misplaced and misspelt subcommands are rejected. The tests also compare the texts of errors and
+//! of the help.
 
 use clap::Parser;
 use testkit::table;

@@ -82,7 +82,7 @@ impl SignalHelper {
         let exchange = async {
             self.requests.write_all(&[request]).await?;
             self.unread += 1;
-            // Responses that come after their timeout precede the response to this request.
+            // Late responses to earlier requests arrive before the response to this request.
             loop {
                 let response = self.responses.read_u8().await?;
                 self.unread -= 1;

@@ -95,7 +95,7 @@ impl<V> TransferHistory<V> {
         let first = steps.iter().position(|(step, _)| step.from == from)?;
         let last = steps.iter().position(|(step, _)| step.to == to)?;
 
-        // A transfer that began with an older version ends at that version, not at the current one.
+        // A transfer ends at the version that was current when it began. Later steps are left out.
         let range = steps.range(first..=last.max(first));
         Some(range.map(|(step, _)| Arc::clone(step)).collect())
     }
