@@ -300,8 +300,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
             let request = gateway::range_request(&range, limit, revision);
             let page = match client.post_json::<KeyPage>("/v3/kv/range", &request).await {
                 Err(ClientError::Gateway(GatewayError::Large(_))) if limit > 1 => {
-                    // Values differ in size: a page with fewer keys may fit.
-                    limit /= 4;
+                    limit = smaller_page(limit);
                     continue;
                 }
                 page => page?,
@@ -448,9 +447,24 @@ impl<S: EtcdSink> EtcdFeed<S> {
     }
 }
 
+/// The number of keys in the next attempt after a page of `limit` keys was too large. Values differ
+/// in size, so a page with fewer keys may fit. For etcd, 0 means all keys.
+fn smaller_page(limit: usize) -> usize {
+    (limit / 4).max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_shrink_to_one_key() {
+        let mut limits = vec![PAGE_SIZE];
+        while let Some(&limit @ 2..) = limits.last() {
+            limits.push(smaller_page(limit));
+        }
+        assert_eq!(limits, [1000, 250, 62, 15, 3, 1]);
+    }
 
     #[test]
     fn large_zone_is_listed_rarely() {

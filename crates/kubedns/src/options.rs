@@ -106,13 +106,10 @@ pub struct Options {
     /// namespace for the config-map
     #[arg(long, value_name = "string", default_value = "kube-system")]
     pub config_map_namespace: String,
-    /// config-map name. If empty, then the config-map will not used. Cannot be used in conjunction
-    /// with federations or config-dir flag. config-map contains dynamically adjustable
-    /// configuration.
+    /// config-map name. If empty, then the config-map will not used. Cannot be used in conjunction with federations or config-dir flag. config-map contains dynamically adjustable configuration.
     #[arg(long, verbatim_doc_comment, value_name = "string", default_value = "")]
     pub config_map: String,
-    /// directory to read config values from. Cannot be used in conjunction with federations or
-    /// config-map flag.
+    /// directory to read config values from. Cannot be used in conjunction with federations or config-map flag.
     #[arg(long, verbatim_doc_comment, value_name = "string", default_value = "")]
     pub config_dir: String,
     /// period at which to check for updates in config-dir.
