@@ -18,7 +18,7 @@ pub(crate) struct Alone {
 }
 
 impl Alone {
-    /// kubedns without an API server, with these upstreams.
+    /// kubedns with these upstreams. Nothing listens at the URL of its API server.
     pub(crate) async fn kubedns(nameservers: &str) -> Self {
         let (dns, metrics, nowhere) = (free_port(), free_port(), free_port());
         let program = Program::named("kubedns")

@@ -37,7 +37,7 @@ pub(crate) fn is_autopath(request: &ExplainRequest, zone: &Zone) -> bool {
 }
 
 /// The names to query, in order. Names that are too long are omitted, as in resolvers. If kubedns
-/// walks the search list for a name, the names of the list replace that name.
+/// walks the search list for a name, the names that kubedns tries replace that name.
 pub(crate) fn names_to_query(request: &ExplainRequest, list: &[Name], zone: &Zone) -> Vec<Name> {
     let typed = std::iter::once(request.name.clone());
     let searched = list.iter().filter_map(|domain| request.name.below(domain));
@@ -65,8 +65,8 @@ pub(crate) fn names_to_query(request: &ExplainRequest, list: &[Name], zone: &Zon
     names
 }
 
-/// The names of the search list that kubedns walks for `name`. If kubedns walks no list, the
-/// result is `name` alone.
+/// The names that kubedns tries when it walks the search list for `name`. If kubedns walks no list,
+/// the result is `name` alone.
 fn walked_names(request: &ExplainRequest, zone: &Zone, name: Name) -> Vec<Name> {
     // With --search-suffix, the list depends only on the name. With --autopath, the list also
     // depends on the querying pod.

@@ -21,7 +21,7 @@ pub enum PreferZone {
     /// No zone is preferred.
     #[default]
     Off,
-    /// The zone of the node that the pod runs on. Endpoints with a hint for this node take
+    /// The zone of the node that this pod runs on. Endpoints with a hint for this node take
     /// precedence over the zone.
     Auto,
     /// As `Auto`, but only for Services whose endpoints have hints.
@@ -63,7 +63,7 @@ impl PreferZone {
         }
     }
 
-    /// Whether the zone is that of the node that the pod runs on.
+    /// Whether the zone is that of the node that this pod runs on.
     pub fn follows_node(&self) -> bool {
         matches!(self, Self::Auto | Self::Hints)
     }
