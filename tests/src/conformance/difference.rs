@@ -57,7 +57,7 @@ pub struct Difference {
     /// The name of the file without `.json`.
     #[serde(skip)]
     pub id: String,
-    /// The title of the entry, a few words.
+    /// The title of the entry in docs/differences.md, a few words.
     pub title: String,
     /// The part of the behaviour that differs.
     pub subject: Subject,

@@ -1,4 +1,4 @@
-//! Parser of whole numbers, for flags that the Go programs do not have.
+//! Parser of whole numbers, for flags that kube-dns does not have.
 
 use std::fmt::{Debug, Display};
 
@@ -26,7 +26,8 @@ impl Unsigned for u64 {
 }
 
 /// Parses a number in the syntax of [`int`], for flags that kube-dns does not have. The error names
-/// the accepted range. For a flag that kube-dns also has, the error names a Go function instead.
+/// the accepted range. Use [`int`] for flags that kube-dns also has: its error has the text of Go's
+/// `strconv`.
 pub fn whole_number<T: Unsigned>(text: &str) -> Result<T, WholeNumberError<T>> {
     int(text).map_err(|_| WholeNumberError(T::MAX))
 }
