@@ -19,7 +19,7 @@ pub(super) fn stub_domain_faults(status: &SidecarStatus) -> Vec<PodFault> {
     let nanny = status.nanny.known.as_ref();
 
     // kubedns and dnsmasq have the same stub domains, so there is one finding for each domain.
-    let mut domains = BTreeMap::new();
+    let mut domains: BTreeMap<&str, Option<String>> = BTreeMap::new();
     if let Some(kubedns) = kubedns {
         for domain in &kubedns.stub_domains_without_server {
             let has_unresolved = kubedns.unresolved > 0.0;
@@ -33,7 +33,9 @@ pub(super) fn stub_domain_faults(status: &SidecarStatus) -> Vec<PodFault> {
         for domain in domains_without_server(nanny) {
             let names = unresolved_names(domain, nanny);
             let reason = (!names.is_empty()).then(|| join_words(names.iter().copied()));
-            domains.insert(domain, reason);
+            // kubedns may have the only reason, such as the name of a server over TLS.
+            let known = domains.entry(domain).or_default();
+            *known = reason.or_else(|| known.take());
             explained.extend(names);
         }
     }

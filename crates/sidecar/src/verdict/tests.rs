@@ -552,6 +552,14 @@ fn stub_domain_without_server_is_fault() {
             one_of_two,
         ),
         ("kubedns, no address", of_kubedns(1), in_kubedns),
+        (
+            "both, no address in kubedns",
+            SidecarStatus {
+                kubedns: of_kubedns(1).kubedns,
+                ..of_dnsmasq(&nowhere, &[])
+            },
+            in_kubedns,
+        ),
         ("kubedns, a loop", of_kubedns(0), unusable),
     ] {
         assert_eq!(found(&status), [expected], "{case}");
