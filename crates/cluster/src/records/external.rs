@@ -18,8 +18,8 @@ use crate::one_or_many::OneOrMany;
 /// There is at least one address or host name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternalNode {
-    /// The members are the external addresses of the Service, labelled with the Service's name. For
-    /// a headless Service without external addresses, the members are the endpoints.
+    /// All external addresses of the Service are in one member, whose label is the Service's name.
+    /// For a headless Service without external addresses, the members are the endpoints.
     node: ServiceNode,
     /// The host names of load balancers.
     names: OneOrMany<Name>,
@@ -131,8 +131,9 @@ impl ExternalNode {
     /// Visits every owner name, as labels below the Service's name.
     pub fn owner_names<'v>(&'v self, visit: &mut dyn FnMut(&[&'v str])) {
         self.node.owner_names(&mut |below| {
-            // Members of exposed Services have no names, and ports without a name have an empty
-            // label.
+            // The node also visits names that the external zone does not have: names of members
+            // below ports, the name of a member with external addresses, and the empty label of a
+            // port without a name.
             let is_name = below.iter().all(|label| !label.is_empty());
             if is_name && self.visit(below, &mut 0, &mut |_| {}) {
                 visit(below);
