@@ -3,8 +3,8 @@
 //! The port listens from the start. `/readiness` returns 503 until the first lists are complete and
 //! the configuration is known, and again during a shutdown. There are two exceptions. A server with
 //! the records of a snapshot file does not wait for the lists once they are overdue, or once no
-//! other DNS server answers. No server waits for the configuration for more than ten seconds after
-//! everything else.
+//! other DNS server answers. Once everything else is ready, no server waits for the configuration
+//! for more than ten seconds.
 //!
 //! The original kube-dns keeps this port closed until it is ready. For the kubelet, a closed port
 //! and a 503 both mean that the pod is not ready.

@@ -176,7 +176,7 @@ fn arguments_take_cluster_names() {
     for (option, expected) in [
         (
             "--server=/corp.cluster.local/10.0.0.9",
-            "host.corp.cluster.local. is forwarded to 10.0.0.9 of dnsmasq's arguments",
+            "host.corp.cluster.local. is forwarded to 10.0.0.9 (from dnsmasq's arguments)",
         ),
         (
             "--address=/corp.cluster.local/",

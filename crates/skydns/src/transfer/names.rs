@@ -170,7 +170,7 @@ impl OwnerNames {
 
         let start = u32::try_from(self.octets.len());
         let length = u8::try_from(owner.len());
-        // Labels of more than 255 octets do not form a valid name, and are left out.
+        // A name of more than 255 octets is invalid, and is left out.
         if let (Ok(start), Ok(length)) = (start, length) {
             self.octets.extend_from_slice(owner);
             self.spans.push(NameSpan { start, length });

@@ -79,7 +79,7 @@ pub(super) fn forwarded_to(candidate: &NameCandidate) -> Option<String> {
         }
         (DnsmasqAsks::Arguments, _) => {
             let servers = join(&dnsmasq.servers);
-            return Some(format!("{servers} of dnsmasq's arguments"));
+            return Some(format!("{servers} (from dnsmasq's arguments)"));
         }
         (DnsmasqAsks::StubDomain | DnsmasqAsks::Upstreams, _) => {
             (dnsmasq.domain.as_ref(), &dnsmasq.servers)
