@@ -179,8 +179,10 @@ async fn refused_pods_of_node_cost_no_readiness() {
     kubedns.stop().await;
 }
 
-/// The stock role of kube-dns does not permit listing pods, so `/top` shows addresses without pods.
-/// With `--namespaces`, pods are looked up in the given namespaces.
+/// `/top` shows the pods of the busiest clients if kubedns may list pods. The stock role of
+/// kube-dns does not permit listing pods. With this role, `/top` shows only addresses. With
+/// `--namespaces`, pods are looked up in the given namespaces. If dnsmasq is in front of kubedns,
+/// the client on 127.0.0.1 is dnsmasq, and kubedns looks up no pod for it.
 #[tokio::test]
 async fn busiest_clients_have_pod_names() {
     let nobody = "127.0.0.1";
