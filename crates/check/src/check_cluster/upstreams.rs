@@ -52,8 +52,8 @@ pub(super) fn list_upstreams(status: &SidecarStatus) -> Vec<RouteUpstream> {
         }
     }
 
-    // kubedns forwards to its upstreams if it is the only server of dnsmasq, or if there is no
-    // dnsmasq.
+    // The upstreams of kubedns are listed if dnsmasq forwards external names to kubedns, or if
+    // there is no dnsmasq.
     if let Some(kubedns) = &status.kubedns.known
         && status.forwards_by_kubedns()
     {

@@ -321,8 +321,9 @@ impl FailureLog {
     }
 
     /// Logs the end of a failure, if there was one. The caller must have received an event, or the
-    /// response to a check of the database history. An open watch proves nothing: its first event
-    /// may be an error.
+    /// response to the list request that checks the
+    /// [`DatabaseHistory`](super::position::DatabaseHistory). An open watch proves nothing: its
+    /// first event may be an error.
     pub(super) fn log_recovery(&mut self) {
         let opened = self.opened.unwrap_or_else(Instant::now);
 
