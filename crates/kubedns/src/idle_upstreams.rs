@@ -1,4 +1,4 @@
-//! Probes upstreams that have given no usable answer (NOERROR, NXDOMAIN) for some time, so that
+//! Probes upstreams that have given no usable answer (NOERROR or NXDOMAIN) for some time, so that
 //! their state is known before clients need them.
 //!
 //! An upstream that gives clients usable answers is not probed. Each upstream has a list of

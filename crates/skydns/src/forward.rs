@@ -430,10 +430,10 @@ impl Forwarder {
         (came_back || replied).then_some(came_back)
     }
 
-    /// Probes the upstreams that have given no usable answer (NOERROR, NXDOMAIN) for `idle`. Every
-    /// upstream is probed in a separate task, and has at most one probe at a time. A probe without
-    /// a reply is repeated once. Successive probes cycle through a query that the upstream has
-    /// answered before and the queries given with the upstream.
+    /// Probes the upstreams that have given no usable answer (NOERROR or NXDOMAIN) for `idle`.
+    /// Every upstream is probed in a separate task, and has at most one probe at a time. A probe
+    /// without a reply is repeated once. Successive probes cycle through a query that the upstream
+    /// has answered before and the queries given with the upstream.
     pub fn probe_idle(&self, upstreams: &[(Upstream, Vec<UpstreamQuery>)], idle: Duration) {
         let now = Instant::now();
         for (upstream, queries) in upstreams {

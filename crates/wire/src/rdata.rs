@@ -68,8 +68,8 @@ impl RecordData<'_> {
     }
 }
 
-/// The fields in the data of a record with this type and class. Only in class IN, the data of A and
-/// AAAA have a known length.
+/// The fields in the data of a record with this type and class. The data of A and AAAA have a known
+/// length only in class IN.
 fn data_layout(rtype: u16, record_class: u16) -> &'static [DataField] {
     use DataField::{Name, Octets, Rest, Text};
 

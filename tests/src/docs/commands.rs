@@ -32,7 +32,7 @@ impl Command {
         commands
     }
 
-    /// Returns whether the command continues in the next line: it ends with a backslash or a pipe,
+    /// Returns whether the command continues on the next line: it ends with a backslash or a pipe,
     /// or it has an open single quote or an open `for` loop.
     fn is_open(&self) -> bool {
         let goes_on = self.text.ends_with(['\\', '|']) || self.text.matches('\'').count() % 2 == 1;

@@ -61,6 +61,7 @@ fn rules_answer_only_external_names() {
         xads.test A => forward/Recursive
         quiet.test A => NOERROR, qr rd ra: quiet.test. 60 IN SOA/60
         wpad A => NXDOMAIN, qr rd ra: wpad. 60 IN SOA/60
+        # Other single-label names get SERVFAIL, even for a filtered type.
         short A => SERVFAIL, qr rd ra:
         short AAAA => SERVFAIL, qr rd ra:
         # Reverse names of private addresses.

@@ -17,8 +17,8 @@ pub enum Edit {
     /// The response to a query with an OPT record has an OPT record (RFC 6891, section 6.1.1).
     /// Responses of upstreams stay unchanged.
     AnswerOpt,
-    /// NXDOMAIN for a name of the cluster domain has AA and RA. SERVFAIL has RA. REFUSED has RD if
-    /// the query has RD.
+    /// Under `--strict-dns`, NXDOMAIN for a name of the cluster domain has AA and RA, SERVFAIL has
+    /// RA, and REFUSED has RD if the query has RD.
     NegativeFlags,
 }
 
