@@ -32,7 +32,7 @@ pub struct ConfigState {
     /// Whether the content of the source is known. Only a
     /// [`ConfigSource::Api`](super::ConfigSource::Api) starts with `false`.
     pub has_data: bool,
-    /// Whether no data have been validated yet.
+    /// Whether `apply_data` has not been called yet.
     is_fresh: bool,
 }
 
@@ -103,7 +103,7 @@ impl ConfigState {
         self.version = config.version();
         self.config = Arc::new(config);
         self.loaded_at = SystemTime::now();
-        // The first configuration is not an edit.
+        // The data at the start are not an edit.
         if !is_first {
             self.edits += 1;
         }

@@ -351,7 +351,7 @@ fn edit_that_removes_server_is_recognized() {
         assert!(!before.drop_server_of(&after), "{smaller:?} {larger:?}");
     }
 
-    // dnsmasq forwards the names of both keys to kubedns.
+    // dnsmasq forwards the names in `hosts` and in `aliases` to kubedns.
     assert!(!routes(&[HOST]).drop_server_of(&routes(&[HOST])));
     assert!(!routes(&[HOST]).drop_server_of(&routes(&[ALIAS])));
 }
