@@ -3,10 +3,10 @@
 //! One timeout does not prove a failure: some names are slow to resolve everywhere. An upstream is
 //! probed when queries for two different names have timed out, and the upstream has answered no
 //! query in between. The probe is a query that the upstream answered before, if there is one. An
-//! upstream that does not answer the probe is dead. Dead upstreams are tried last. A query that
-//! would go to a dead upstream starts a probe of it, at most every [`PROBE_EVERY`]. With idle
-//! probes, a dead upstream is probed without queries, too. Probes run in separate tasks, so no
-//! client's query waits for a probe. The first answer makes the upstream alive again.
+//! upstream that does not answer the probe is dead. Dead upstreams are tried last. A forwarded
+//! query whose upstreams include a dead one starts a probe of the dead upstream, at most once per
+//! [`PROBE_EVERY`]. Probes run in separate tasks, so no client's query waits for a probe. The first
+//! answer makes the upstream alive again.
 //!
 //! An upstream may be alive but useless: it refuses every query, with SERVFAIL or REFUSED. An
 //! upstream is also probed when it has refused queries for two different names, and has given no
@@ -14,8 +14,9 @@
 //! counts as refusing until it gives a usable answer. A refusing upstream keeps its place in the
 //! order, but counts as down ([`UpstreamHealth::is_down`]).
 //!
-//! An upstream that has given no usable answer for a while is probed, too
-//! ([`UpstreamHealth::begin_idle_probe`]), so that its state is known before clients need it.
+//! An idle probe ([`UpstreamHealth::begin_idle_probe`]) needs no client's query. It is sent to an
+//! upstream that has given no usable answer for a while, even if the upstream is dead. So the state
+//! of the upstream is known before clients need the upstream.
 
 use std::collections::HashMap;
 use std::sync::Arc;

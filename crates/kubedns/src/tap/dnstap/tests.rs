@@ -156,8 +156,8 @@ async fn reader_of_another_protocol_is_left() {
     }
 }
 
-/// Writes that the reader does not read, and a handshake that it does not answer, end soon after a
-/// stop.
+/// A stop soon ends a write that waits for the reader, and a handshake that the reader does not
+/// answer.
 #[tokio::test]
 async fn stalled_reader_does_not_delay_stop() {
     let (address, tap, _server) = server();
