@@ -90,7 +90,7 @@ fn parsed(wire: &[u8]) -> Message {
     Message::parse(wire).expect("well-formed")
 }
 
-/// The rest of each exported line that begins with `name`: the other labels, and the value.
+/// The exported lines that begin with `name`, each without this beginning.
 fn series(metrics: &impl Collector, name: &str) -> Vec<String> {
     let text = prometheus::TextEncoder::new().encode_to_string(&metrics.collect());
     let text = text.expect("metrics as text");

@@ -16,8 +16,8 @@ pub use dnsclient::resolve::ResolvedNames;
 pub struct Routes {
     /// The servers of each stub domain; no list is empty.
     pub stub_domains: BTreeMap<String, Vec<Nameserver>>,
-    /// The stub domains whose queries get SERVFAIL. Either no server of the domain has a usable
-    /// address, or kubedns must query the servers but does not follow this configuration yet.
+    /// The stub domains whose queries get SERVFAIL. Either the domain has no usable server, or
+    /// kubedns must query the servers but does not follow this configuration yet.
     pub failing: BTreeSet<String>,
     /// The servers for all other names; may be empty.
     pub upstreams: Vec<Nameserver>,
