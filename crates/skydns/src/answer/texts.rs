@@ -37,13 +37,13 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
 
         let mark = self.message.mark();
         match self.write_text_chain(found) {
-            Ok(true) => {
+            Ok(AnswerStatus::Written) => {
                 self.lower_answer_ttls();
                 AnswerStatus::Written
             }
-            Ok(false) => {
+            Ok(without_texts) => {
                 self.message.rewind(mark);
-                AnswerStatus::Empty
+                without_texts
             }
             Err(MessageFull) => {
                 self.truncated = true;
@@ -52,9 +52,12 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         }
     }
 
-    /// Writes the CNAMEs that lead to a name with texts, and the texts. Returns whether there are
-    /// texts.
-    fn write_text_chain(&mut self, mut found: TextEntries<'q>) -> Result<bool, MessageFull> {
+    /// Writes the CNAMEs that lead to a name with texts, and the texts. If there are no texts, the
+    /// status is not [`AnswerStatus::Written`].
+    fn write_text_chain(
+        &mut self,
+        mut found: TextEntries<'q>,
+    ) -> Result<AnswerStatus, MessageFull> {
         let mut owner: Option<Name> = None;
         for _ in 0..=MAX_CHAIN {
             let parts = owner.as_ref().map(|name| [name.wire()]);
@@ -72,7 +75,11 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             // A transfer contains only the zone's own records, so it follows no alias.
             let is_end = !chosen.items.is_empty() || self.context.zone_data;
             let Some(alias) = found.alias.filter(|_| !is_end) else {
-                return Ok(!chosen.items.is_empty());
+                return Ok(if chosen.items.is_empty() {
+                    AnswerStatus::Empty
+                } else {
+                    AnswerStatus::Written
+                });
             };
             self.message
                 .write_cname(form, alias.target.wire(), alias.ttl)?;
@@ -80,17 +87,22 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             // The texts of a target are looked up only in our zones, not at upstreams.
             let lower = alias.target.to_lowercase();
             let Some(authority) = Authority::of(self.view, lower.wire()) else {
-                return Ok(false);
+                return Ok(AnswerStatus::Empty);
             };
+            // Clients would cache NODATA, but retry after a failure.
+            if !authority.records.has_synced() {
+                self.unanswered = true;
+                return Ok(AnswerStatus::Failed);
+            }
             let Some(path) = label_path(authority.relative(lower.wire())) else {
-                return Ok(false);
+                return Ok(AnswerStatus::Empty);
             };
             found = self.look_up_texts(authority, &path);
             owner = Some(alias.target);
         }
 
         // The chain is too long.
-        Ok(false)
+        Ok(AnswerStatus::Empty)
     }
 
     fn write_text_record(

@@ -115,6 +115,7 @@ fn aliases_lead_from_zone_to_zone() {
         into-zone.acme.test AAAA => NOERROR, qr aa rd ra: into-zone.acme.test. 30 IN CNAME www.db.acme.test.
         into-missing.acme.test A => NOERROR, qr aa rd ra: into-missing.acme.test. 30 IN CNAME no.db.acme.test.
         into-unloaded.acme.test A => SERVFAIL, qr rd ra:
+        into-unloaded.acme.test TXT => SERVFAIL, qr rd ra:
         round.acme.test A => SERVFAIL, qr rd ra:
     ";
     assert_answers(&view, &ExternalAnswers::none(), table);
