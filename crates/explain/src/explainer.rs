@@ -18,7 +18,8 @@ use crate::facts::topology::DnsmasqTopology;
 use crate::request::ExplainRequest;
 use crate::survey::NameSurvey;
 
-/// Maximum number of requests at a time. One name is explained, and the other requests wait.
+/// Maximum number of requests in progress. Only one name is explained at a time, and the other
+/// requests wait.
 const MAX_AT_ONCE: usize = 4;
 /// Timeout of the request for the status of the nanny, which is in the same pod.
 const NANNY_TIMEOUT: Duration = Duration::from_secs(1);

@@ -11,7 +11,7 @@ static ALONE: Mutex<()> = Mutex::const_new(());
 const LONG: Duration = Duration::from_hours(1);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A task that cancels the tokens of `shutdown` at signals.
+/// A task that cancels the tokens of `shutdown` when signals arrive.
 fn driven(shutdown: &Shutdown, lameduck: Duration) -> JoinSet<()> {
     let signals = Signals::listen().unwrap();
     let seen = shutdown.clone();

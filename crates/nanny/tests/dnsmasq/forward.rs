@@ -1,7 +1,7 @@
 //! dnsmasq in front of kubedns. With `-forward=kubedns`, dnsmasq forwards all queries to kubedns.
-//! Without this flag, dnsmasq forwards to kubedns only if the configuration requires it, for
-//! example for `hosts` or for servers over TLS. When the routes of kubedns change, the nanny makes
-//! dnsmasq flush its cache.
+//! Without this flag, the nanny makes dnsmasq forward to kubedns only if the configuration requires
+//! it, for example for `hosts` or for servers over TLS. When the routes of kubedns change, the
+//! nanny makes dnsmasq flush its cache.
 
 use std::sync::{Arc, Mutex};
 

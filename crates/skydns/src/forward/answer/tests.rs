@@ -70,8 +70,8 @@ fn large_options_are_dropped_to_fit() {
         ("all of it fits", 400, (455, 1, 415, false, false)),
         ("fits exactly", 457, (512, 1, 472, false, false)),
         ("question and options fit", 458, (497, 0, 473, true, true)),
-        ("question does not fit", 474, (51, 1, OPT, false, false)),
-        ("larger than any answer", 4000, (51, 1, OPT, false, false)),
+        ("options leave no room", 474, (51, 1, OPT, false, false)),
+        ("very large options", 4000, (51, 1, OPT, false, false)),
     ] {
         let reply = reply(&upstream(0x8180, option));
         assert_eq!(answer(&reply, QUERY), expected, "{what}");
