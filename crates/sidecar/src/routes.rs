@@ -88,7 +88,8 @@ fn reply_healthz(parts: &Parts) -> Response {
     http::text(StatusCode::OK, text)
 }
 
-/// An HTML response. Its policy permits only styles and scripts with the nonce of this response.
+/// An HTML response. Its content security policy permits a style or a script only if it has the
+/// nonce of this response.
 fn html_page(render: impl FnOnce(&str) -> String) -> Response {
     let nonce = format!("{:032x}", fastrand::u128(..));
     let mut response = http::with_type(StatusCode::OK, "text/html; charset=utf-8", render(&nonce));

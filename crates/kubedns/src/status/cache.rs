@@ -4,8 +4,9 @@
 //! The serializer writes directly from the records. It sorts at most a few hundred Services at a
 //! time, because a sorted list of all Services would stay in memory while a client reads slowly.
 //!
-//! Further zones (etcd, external, cluster set) and names of the ConfigMap are under additional keys
-//! of the page: `Zones`, `Hosts` and `Aliases`. A key without content is omitted.
+//! Further zones (etcd, external, cluster set), and the hosts and aliases of the ConfigMap, are
+//! under additional keys of the page: `Zones`, `Hosts` and `Aliases`. A key without content is
+//! omitted.
 
 mod beside;
 mod in_order;
@@ -21,9 +22,9 @@ use cluster::records::{PortRecords, ServiceNode};
 use cluster::snapshot::Snapshot;
 use in_order::in_order;
 
-/// The page of a snapshot: the tree of the cluster zone, further zones, and names of the ConfigMap.
-/// The tree begins at the DNS root and contains the Services. It leaves out, for example, reverse
-/// names, pod names and zonal names.
+/// The page of a snapshot: the tree of the cluster zone, the further zones, and the hosts and
+/// aliases of the ConfigMap. The tree begins at the DNS root and contains the Services. It leaves
+/// out, for example, reverse names, pod names and zonal names.
 #[derive(Debug)]
 pub struct Cache<'a>(
     /// The snapshot to show.

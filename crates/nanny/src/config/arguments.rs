@@ -158,7 +158,7 @@ impl DnsmasqArguments {
     }
 
     /// The first domain, except reverse zones, that a `--server=/domain/address` routes to
-    /// `server`. If `server` is kubedns, the nanny takes this domain for the cluster domain.
+    /// `server`. If `server` is kubedns, the nanny uses this domain as the cluster domain.
     pub fn domain_routed_to(&self, server: Nameserver) -> Option<String> {
         for value in self.server_values() {
             let Some((domains, address)) = split_domains(value) else {

@@ -14,7 +14,7 @@ pub(crate) use receiver::ReplyReceiver;
 pub(in crate::forward) use sockets::UdpSockets;
 
 /// Sends the query with a new ID from a socket of [`UdpSockets`], and waits for the reply until the
-/// deadline at most. The query is sent once more after
+/// deadline. The query is sent once more after
 /// [`ForwardLimits::resend_after`](crate::forward::ForwardLimits::resend_after) without a reply.
 pub(super) async fn query_upstream(
     exchange: UpstreamExchange<'_>,
