@@ -74,7 +74,7 @@ fn served(content: &[u8]) {
     index.publish();
     assert!(
         index.has_synced() && !index.has_listed(),
-        "the objects of a file are served, but are not a list from the API server"
+        "the objects of the file must be served, and must not count as lists from the API server"
     );
     watch::answers(&index, &published.get());
     let visible = watch::visible(&published);

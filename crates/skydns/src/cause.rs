@@ -52,7 +52,7 @@ pub(crate) enum Cause {
     Loop,
     /// Too many queries, of this client or in total, are waiting for upstreams.
     Overloaded,
-    /// The answer takes too much work, or too many such queries are waiting.
+    /// The answer takes too much work, or too many queries for expensive answers are waiting.
     Expensive,
     /// An alias is in a loop or in a chain that is too long. Or its target cannot be looked up,
     /// because the target must not be forwarded or its records are not loaded.
@@ -94,7 +94,7 @@ impl Cause {
             Self::ClientRate => (info::OTHER, "this client sends too many queries a second"),
             Self::Expensive => (
                 info::OTHER,
-                "the answer takes too much work, or too many such queries are waiting",
+                "the answer takes too much work, or too many expensive queries are waiting",
             ),
             Self::Alias => (
                 info::OTHER,

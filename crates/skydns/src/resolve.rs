@@ -164,7 +164,7 @@ impl<B: Backend> Resolver<B> {
     }
 
     /// Attempts to answer a query whose signature, if any, has been verified or needs no check.
-    /// `signer` signs the answer, also if the query has to wait.
+    /// `signer` signs the answer, even if the query has to wait.
     fn attempt_verified(
         &self,
         query: &Query<'_>,

@@ -36,9 +36,9 @@ const ALERTS_OF_FEATURES: [&str; 2] = [
     "KubeDNSUpstreamNotTrusted",
     "KubeDNSUpstreamCertificateExpiring",
 ];
-/// Alerts about a server of dnsmasq that answers the probes of the sidecar with SERVFAIL or
-/// REFUSED. These alerts cannot fire if kubedns itself queries the servers. The sidecar then sends
-/// no probes, because the queries of clients show whether a server answers.
+/// Alerts about an upstream of dnsmasq that answers the probes of the sidecar with SERVFAIL or
+/// REFUSED. These alerts cannot fire if kubedns itself queries the upstreams. The sidecar then
+/// sends no probes, because the queries of clients show whether an upstream answers.
 const ALERTS_OF_SIDECAR_PROBES: [&str; 1] = ["KubeDNSDnsmasqUpstreamFailing"];
 /// Alerts about facts that only the nanny knows.
 const ALERTS_OF_NANNY: [&str; 1] = ["KubeDNSDnsmasqOutdated"];

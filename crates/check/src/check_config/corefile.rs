@@ -98,7 +98,7 @@ impl Corefile {
                 .to_owned();
         for (title, lines) in [
             (
-                "CoreDNS has no counterpart for these flags and keys:",
+                "CoreDNS has no counterpart, or only a partial one, for these flags and keys:",
                 &self.missing,
             ),
             (

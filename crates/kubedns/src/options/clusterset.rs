@@ -44,7 +44,7 @@ impl Options {
             return Err(ClusterSetError::External(domain.clone()));
         }
         let name = domain.name();
-        // Names below a suffix are completed with the search list, and never looked up unchanged.
+        // For a name below a suffix, only the names of a search list are looked up.
         for suffix in &self.search_suffix.0 {
             if name.is_within(&suffix.name()) {
                 return Err(ClusterSetError::Completed(suffix.clone()));

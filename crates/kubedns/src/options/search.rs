@@ -121,7 +121,7 @@ pub enum SearchError {
     },
     /// A search domain is within the suffix.
     #[error(
-        "--search-domains: {0} has no effect, because it is within --search-suffix: names there are never looked up unchanged"
+        "--search-domains: {0} has no effect, because it is within --search-suffix: for a name there, kubedns looks up only the names of a search list"
     )]
     Completed(Name),
     /// Too many search domains.
@@ -192,8 +192,8 @@ impl Options {
             return Err(SearchError::Many(domains.len()));
         }
 
-        // Names within the suffix are never looked up unchanged, so a search domain there has no
-        // effect.
+        // For a name within the suffix, only the names of a search list are looked up. So a search
+        // domain there has no effect.
         let suffix = suffix.map(Domain::name);
         for domain in &domains {
             if suffix
@@ -229,7 +229,7 @@ impl Options {
             // cluster names.
             if domain.name().is_within(&name) {
                 allowed = Some(format!(
-                    "that does not contain {domain}, such as search.{domain}"
+                    "that is neither {domain} nor above it, such as search.{domain}"
                 ));
                 break;
             }

@@ -358,7 +358,8 @@ fn search_suffix_must_not_overlap() {
             "--search-suffix {suffix} is taken by names of the cluster: use a domain {allowed}"
         ))
     };
-    let outside_cluster = "that does not contain cluster.local., such as search.cluster.local.";
+    let outside_cluster =
+        "that is neither cluster.local. nor above it, such as search.cluster.local.";
     for (words, expected) in [
         (&[][..], Ok(None)),
         (&["--search-suffix=", "--search-domains="], Ok(None)),
@@ -379,7 +380,7 @@ fn search_suffix_must_not_overlap() {
         (&["--search-suffix=pod.cluster.local"], taken("pod.cluster.local.", "outside of pod.cluster.local.")),
         (
             &[suffix, "--search-domains=apps.search.cluster.local"],
-            Err("--search-domains: apps.search.cluster.local. has no effect, because it is within --search-suffix: names there are never looked up unchanged".to_owned()),
+            Err("--search-domains: apps.search.cluster.local. has no effect, because it is within --search-suffix: for a name there, kubedns looks up only the names of a search list".to_owned()),
         ),
         (
             &[suffix, "--search-domains=a,b,c,d,e,f,g,h,i"],

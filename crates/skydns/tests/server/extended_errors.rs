@@ -329,7 +329,7 @@ async fn rejected_client_has_extended_error() {
         ),
         (
             ".svc.cluster.local.",
-            "the answer takes too much work, or too many such queries are waiting",
+            "the answer takes too much work, or too many expensive queries are waiting",
         ),
     ] {
         let flood = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))

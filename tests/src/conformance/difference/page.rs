@@ -26,8 +26,8 @@ The page uses these words:
 * A *pod name* is made of an address: `10-0-0-1.apps.pod.cluster.local`.
 * A *wildcard* is a queried name with a label `*`, which stands for any label: `*.apps.svc.cluster.local`.
 * The *first sync* is complete when the first lists from the API server are complete.
-* *kubedns*, *nanny* and *sidecar* are the programs of kube-dns-rs. In the items that begin with *kube-dns:*, *nanny* and *sidecar*
-  are the programs of kube-dns, and *kube-dns* sometimes means just its program in the container kubedns.
+* *kubedns*, *nanny* and *sidecar* are the programs of kube-dns-rs. In the items that begin with *kube-dns:*, the words *nanny* and
+  *sidecar* mean the programs of kube-dns, and *kube-dns* sometimes means just its program in the container kubedns.
 * *Ours* is the behaviour of kube-dns-rs. *Pinned by* lists tests; [the last section](#how-this-page-is-kept-true) explains it.
 
 The answers on this page are those of kubedns. With [dnsmasq in front](topologies.md), clients may get them from the cache of dnsmasq.
