@@ -144,7 +144,7 @@ impl Rig {
     }
 
     /// The process ID of dnsmasq itself, not of the nanny that started it. The nanny has another
-    /// child: the helper process that signals dnsmasq. The helper outlives dnsmasq for a moment, so
+    /// child: the helper process that signals dnsmasq. The helper outlives dnsmasq by a moment, so
     /// dnsmasq is found by its name.
     pub async fn dnsmasq(&self) -> Pid {
         let nanny = self.pod.container("dnsmasq").await;

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 /// An immutable list. A single element is stored in place; any other number of elements is stored
 /// in an `Arc`.
 ///
-/// Most Services have one cluster IP, most labels have one address, and most addresses have one
-/// reverse record. Storing the element in place saves an allocation and an indirection.
+/// Most Services have one cluster IP, most members of a headless Service have one address, and most
+/// addresses have one reverse record. Storing the element in place saves an allocation and an
+/// indirection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     from = "Vec<T>",

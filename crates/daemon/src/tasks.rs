@@ -121,7 +121,7 @@ impl Tasks {
             }
         }
 
-        // The remaining tasks have time until `bound` to end.
+        // The remaining tasks may take up to `bound` to end.
         let rest = tokio::time::timeout(bound, async {
             while let Some(ended) = self.set.join_next_with_id().await {
                 let error = self.error_of(ended);

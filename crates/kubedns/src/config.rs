@@ -1,4 +1,4 @@
-//! Makes the settings in force from the configuration and the other inputs.
+//! Computes the settings in force from the configuration and the other inputs.
 //!
 //! ```text
 //! ConfigMap, directory or flags -- State ---------+
@@ -47,8 +47,9 @@ pub(crate) use report::log_servers;
 pub use servers::ConfiguredServers;
 
 /// Maximum time for which queries for external names are answered with SERVFAIL because the
-/// `ConfigMap` has not been read. Its stub domains are still unknown, so kubedns could send queries
-/// for names in them to other servers. Not used in topologies in which dnsmasq forwards as well.
+/// `ConfigMap` has not been read. Its stub domains are still unknown, so kubedns would otherwise
+/// send queries for names in them to the wrong servers. Not used in topologies in which dnsmasq,
+/// too, forwards to upstreams.
 const WITHHOLD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The configuration and the settings in force; [`run`](Self::run) follows their changes.

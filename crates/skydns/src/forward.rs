@@ -131,7 +131,7 @@ pub enum ForwardError {
     #[error("no upstream servers")]
     NoUpstreams,
     /// No upstream gave a usable reply in time. The list of failures is empty if the caller could
-    /// not wait for them.
+    /// not wait for the upstreams.
     #[error("no usable reply from any upstream: {}", failure_list(.0))]
     AllFailed(Arc<[(Upstream, UpstreamFailure)]>),
     /// Too many queries are in flight already.

@@ -66,8 +66,8 @@ impl Drop for Kubelet {
 }
 
 /// Probes one container for ever. `turn` permits only one restart at a time, because podman ends a
-/// pod whose containers are all down. Without `turn`, a hanging sidecar could take all containers
-/// down at once, because it answers their liveness probes.
+/// pod whose containers are all down. The liveness probes of all containers are sent to the
+/// sidecar, so without `turn`, a hanging sidecar could cause restarts of all containers at once.
 async fn keep_alive(probe: Probe, pod: IpAddr, container: Container, turn: Arc<Mutex<()>>) {
     loop {
         sleep(probe.delay / HURRY).await;

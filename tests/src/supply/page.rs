@@ -33,7 +33,7 @@ image, `/usr/share/doc/kube-dns-rs/ca-certificates-copyright` has their licences
 
 The programs in the images are static: they contain parts of the distribution's GNU C Library, under the GNU Lesser General
 Public License, version 2.1 or later. In the images, `/usr/share/doc/kube-dns-rs/libc6-copyright` has the licence. The source
-is the distribution's source package `glibc`; the list of components of an image (`images/sbom`) has the version. To link the
+is the distribution's source package `glibc`; the list of components of an image, which `images/sbom` prints, has the version. To link the
 programs with another C library, build them again from our sources with `images/programs`.
 
 ## In our programs: Rust crates

@@ -5,7 +5,7 @@ mod forwarding;
 use std::collections::BTreeSet;
 
 use cluster::objects::ObjectKey;
-use wire::Name;
+use wire::{Name, rcode};
 
 use self::forwarding::{
     NO_UPSTREAM, describe_only_forwarded, forwarded_to, forwarding_sentence, list_in_turn,
@@ -71,8 +71,8 @@ fn rank_missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> u8 {
         }
         return match service.kind {
             ShownServiceKind::Headless | ShownServiceKind::WithoutIp => 5,
-            // If namespace `apps` has a Service `apps`, the search list completes every `NAME.apps`
-            // to a member of that Service. The user rarely means such a member.
+            // If namespace `apps` has a Service `apps`, a search domain turns every `NAME.apps`
+            // into the name of a member of that Service. The user rarely means such a member.
             ShownServiceKind::ClusterIp | ShownServiceKind::ExternalName => 4,
         };
     }
@@ -344,14 +344,29 @@ pub(crate) fn summarise_tried(
     let first = first_answered(candidates).unwrap_or(usize::MAX);
     let mut tried = Vec::with_capacity(candidates.len());
     for (at, candidate) in candidates.iter().enumerate() {
+        let (outcome, summary) = match denied_outcome(candidate) {
+            Some(outcome) => (outcome, "dnsmasq itself answers".to_owned()),
+            None => (candidate.outcome(), tried_text(evidence, candidate)),
+        };
         tried.push(TriedName {
             name: candidate.name.to_string(),
-            outcome: candidate.outcome(),
+            outcome,
             asked: at <= first,
-            summary: tried_text(evidence, candidate),
+            summary,
         });
     }
     tried
+}
+
+/// The outcome of a name for which dnsmasq has no server, so that dnsmasq itself answers.
+fn denied_outcome(candidate: &NameCandidate) -> Option<LookupOutcome> {
+    if candidate.outcome() != LookupOutcome::Forwarded {
+        return None;
+    }
+    match candidate.dnsmasq.denial()? {
+        rcode::REFUSED => Some(LookupOutcome::Refused),
+        _ => Some(LookupOutcome::NxDomain),
+    }
 }
 
 fn tried_text(evidence: Evidence<'_>, candidate: &NameCandidate) -> String {

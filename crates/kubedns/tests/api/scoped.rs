@@ -129,7 +129,7 @@ async fn hints_say_who_answers_own_node() {
     let kubedns = Kubedns::start_with(&flags, &[("NODE_NAME", "node-1")]).await;
     kubedns.until_ready().await;
 
-    let nobody = "clients on node-1 are answered by no DNS pod that is known to be ready";
+    let nobody = "clients on node-1 are answered by unknown servers, because no DNS pod is known to be ready";
     let explained = kubedns.get("/explain?name=kubernetes&format=text").await.1;
     assert!(explained.contains(nobody), "{explained}");
     for (hints, pods, said) in [

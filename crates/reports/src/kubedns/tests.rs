@@ -135,7 +135,12 @@ fn node_is_read_from_its_metrics() {
             Some(NodeServers::Others),
             "the DNS pods of other nodes, because no DNS pod of this node is ready",
         ),
-        (0, 0, None, "no DNS pod that is known to be ready"),
+        (
+            0,
+            0,
+            None,
+            "unknown servers, because no DNS pod is known to be ready",
+        ),
     ] {
         let report = KubednsReport::from_metrics(&exposition(own, others));
         let node = report.node.unwrap();

@@ -74,9 +74,7 @@ pub(super) fn forwarded_to(candidate: &NameCandidate) -> Option<String> {
         (DnsmasqAsks::NodeResolvConf, _) => {
             return Some("the servers of the node's resolv.conf".to_owned());
         }
-        (DnsmasqAsks::Arguments, _) if dnsmasq.servers.is_empty() => {
-            return Some("no server: dnsmasq itself answers".to_owned());
-        }
+        (DnsmasqAsks::Arguments, _) if dnsmasq.servers.is_empty() => return None,
         (DnsmasqAsks::Arguments, _) => {
             let servers = join(&dnsmasq.servers);
             return Some(format!("{servers} (from dnsmasq's arguments)"));
