@@ -313,7 +313,7 @@ impl Index {
     }
 }
 
-/// How queries for pod names are answered, with the namespaces of the watched pods.
+/// The mode of answers for pod names, with the namespaces of the watched pods.
 fn pod_names(mode: PodMode, namespaces: PodNamespaces) -> PodNames {
     match mode {
         PodMode::Insecure => PodNames::Insecure,

@@ -47,7 +47,7 @@ pub struct Snapshot {
     pub zonal: TreeCache<Arc<ZonalNode>>,
     /// The PTR names of each address. The name of the oldest Service comes first.
     pub reverse: Map<IpAddr, OneOrMany<Pointer>>,
-    /// How queries for pod names are answered.
+    /// The mode of answers for pod names.
     pub pods: PodNames,
     /// The namespaces that are served; `None` for all.
     pub served: Option<Map<SmolStr, ()>>,
@@ -58,7 +58,7 @@ pub struct Snapshot {
     pub backed: Map<ObjectKey, ()>,
 }
 
-/// How queries for pod names are answered, and the namespaces of the watched pods.
+/// The mode of answers for pod names, and the namespaces of the watched pods.
 #[derive(Debug, Clone, Default)]
 pub enum PodNames {
     /// Answers with the address in the name, without checking that a pod has the address.

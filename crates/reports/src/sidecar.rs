@@ -298,11 +298,11 @@ pub struct ContainerHistory {
 pub struct ContainerRestart {
     /// The time, in milliseconds since 1970.
     pub at: u64,
-    /// How the container ended.
+    /// The end of the container.
     pub end: ContainerEnd,
 }
 
-/// How a container ended, as far as another container of the pod can tell. Only the kubelet knows
+/// The end of a container, as far as another container of the pod can tell. Only the kubelet knows
 /// the cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -318,7 +318,7 @@ pub enum ContainerEnd {
 }
 
 impl ContainerEnd {
-    /// How the container ended, as text for people.
+    /// The end of the container, as text for people.
     pub fn words(self) -> &'static str {
         match self {
             Self::Hang => "a hang: requests to it timed out before the restart",

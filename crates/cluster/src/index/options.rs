@@ -11,7 +11,7 @@ use crate::watch::Namespaces;
 pub struct IndexOptions {
     /// Options of the records of Services.
     pub records: RecordOptions,
-    /// How queries for pod names are answered.
+    /// The mode of answers for pod names.
     pub pods: PodMode,
     /// Whether an endpoint serves the [preferred zone](crate::records::PreferredZone) only if it
     /// has a hint for this zone (`--prefer-zone=hints`).
@@ -24,7 +24,7 @@ pub struct IndexOptions {
     pub clusterset: Option<ClusterSetZone>,
 }
 
-/// How queries for pod names are answered (`--pods`).
+/// The mode of answers for pod names (`--pods`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum PodMode {
     /// Answers with the address in the name, as in kube-dns.

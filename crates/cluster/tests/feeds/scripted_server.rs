@@ -122,7 +122,7 @@ fn read(request: &Request<kube::client::Body>, at: Duration) -> ReceivedRequest 
     }
 }
 
-/// What happens after the last piece of a response's body.
+/// The end of a response after the last piece of its body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum BodyEnd {
     /// The response is complete.

@@ -301,7 +301,7 @@ fn cached_text(detail: &NameDetail) -> String {
     let arguments = detail.dnsmasq.arguments.as_deref().unwrap_or_default();
     match detail.dnsmasq.keeps_seconds {
         None => String::new(),
-        Some(0) if arguments.contains(&"--cache-size=0".to_owned()) => {
+        Some(0) if arguments.iter().any(|option| option == "--cache-size=0") => {
             "; dnsmasq does not cache answers".to_owned()
         }
         Some(0) if has_records => "; dnsmasq does not cache the answer (ttl 0)".to_owned(),

@@ -125,17 +125,15 @@ pub(crate) async fn run(
             Ok(stream) => {
                 tracing::info!(?reader, "dnstap reader connected");
                 let since = Instant::now();
-                match send_records(stream, &tap, &encoder, &stop).await {
-                    Ok(()) => return,
-                    Err(error) => {
-                        // Only a long connection resets the pauses. So they also grow if the
-                        // reader closes each connection immediately.
-                        if since.elapsed() >= LAST_PAUSE {
-                            pause = FIRST_PAUSE;
-                        }
-                        error
-                    }
+                let Err(error) = send_records(stream, &tap, &encoder, &stop).await else {
+                    return;
+                };
+                // Only a long connection resets the pauses. So they also grow if the reader closes
+                // each connection immediately.
+                if since.elapsed() >= LAST_PAUSE {
+                    pause = FIRST_PAUSE;
                 }
+                error
             }
             Err(error) => error,
         };

@@ -63,13 +63,8 @@ pub(crate) async fn fetch_page(url: &str) -> anyhow::Result<Page> {
 
 /// The host and port of a URL. The default port is 80.
 fn with_port(authority: &str) -> String {
-    // An IPv6 address has colons, too.
-    let port = authority.rsplit_once(':').map(|(_, port)| port);
-    if port.is_some_and(|port| port.parse::<u16>().is_ok()) {
-        authority.to_owned()
-    } else {
-        format!("{authority}:80")
-    }
+    let with_port = daemon::http::authority(authority);
+    with_port.map_or_else(|| format!("{authority}:80"), str::to_owned)
 }
 
 fn read_file(path: &str) -> Result<Vec<u8>, GetError> {
