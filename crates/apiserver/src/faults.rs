@@ -217,6 +217,20 @@ impl Faults {
         self.add(granted.inverted())
     }
 
+    /// Grants only the permissions of a Role in each of these namespaces: to list and watch
+    /// Services, Endpoints and EndpointSlices.
+    pub fn roles_in(&self, namespaces: &[&str]) -> RuleId {
+        let granted = Rule::new(Action::Refuse { code: 403 })
+            .verbs([Verb::List, Verb::Watch])
+            .on([
+                Resource::Services,
+                Resource::Endpoints,
+                Resource::EndpointSlices,
+            ])
+            .within(namespaces);
+        self.add(granted.inverted())
+    }
+
     /// Requires a bearer token. Requests without a token come from `system:anonymous` and get a
     /// 403; requests with another token get a 401. `None` accepts all requests.
     pub fn require_token(&self, token: Option<&str>) {

@@ -21,6 +21,7 @@ use wire::ServerAddr;
 
 use super::usage_error;
 use cluster::domains::ClusterDomains;
+use cluster::namespaces::NamespaceList;
 
 use self::report::CheckLine;
 
@@ -61,6 +62,9 @@ pub(crate) struct Options {
     /// domain of the cluster; several are separated by commas
     #[arg(long, value_name = "string", default_value = "cluster.local")]
     domain: ClusterDomains,
+    /// the namespaces in the flag --namespaces of kubedns, separated by commas; empty for all
+    #[arg(long, value_name = "string", default_value = "")]
+    namespaces: NamespaceList,
     /// an external name to query; empty for none
     #[arg(long, value_name = "string", default_value = "example.com")]
     external_name: String,

@@ -13,6 +13,7 @@ pub mod clusterset;
 pub mod connect;
 pub mod domains;
 pub mod index;
+pub mod namespaces;
 pub mod objects;
 pub mod one_or_many;
 pub mod persist;

@@ -39,6 +39,7 @@ use skydns::forward::TlsTrust;
 pub use crate::tap::dnstap::{DnstapOutput, DnstapReader, DnstapReaderError};
 pub use client_rate::{ClientRateFlags, QueryLimit, QueryLimitError};
 pub use cluster::domains::{ClusterDomains, ClusterDomainsError, Domain, DomainError};
+pub use cluster::namespaces::{NamespaceList, NamespaceListError};
 pub use clusterset::ClusterSetError;
 pub use daemon_set::{DaemonSetName, DaemonSetNameError};
 pub use etcd::{EtcdError, EtcdFlags, EtcdSource, EtcdZone, EtcdZoneError};
@@ -48,7 +49,7 @@ pub use external::ExternalZoneError;
 pub use pins::{PinError, Pins};
 pub use prefer_zone::{OwnNodeError, PreferZone, ZoneNameError};
 pub use record_source::{EtcdAloneError, RecordSource};
-pub use scope::{NamespaceList, NamespaceListError, Selector, SelectorError};
+pub use scope::{Selector, SelectorError};
 pub use search::{Domains, FallthroughError, SearchError, SearchFlags, SeveralDomains, Zones};
 pub use transfer::{TransferError, TransferTo};
 
@@ -384,12 +385,10 @@ impl Options {
     ///
     /// When namespaces are both named and selected.
     pub fn scope(&self) -> Result<Scope, BothNamespaces> {
-        let names = &self.namespaces.0;
-        let namespaces = match given(&self.namespace_selector.0) {
-            Some(_) if !names.is_empty() => return Err(BothNamespaces),
-            Some(selector) => Namespaces::Selected(selector.to_owned()),
-            None if names.is_empty() => Namespaces::All,
-            None => Namespaces::Only(names.clone()),
+        let namespaces = match (self.namespaces.served(), given(&self.namespace_selector.0)) {
+            (Namespaces::All, Some(selector)) => Namespaces::Selected(selector.to_owned()),
+            (_, Some(_)) => return Err(BothNamespaces),
+            (named, None) => named,
         };
 
         Ok(Scope {

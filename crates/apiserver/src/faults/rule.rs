@@ -32,7 +32,9 @@ pub struct Rule {
     /// Empty for all verbs.
     verbs: Vec<Verb>,
     resources: Vec<Resource>,
-    /// Whether the rule applies to all requests except those with these verbs and resources.
+    /// Empty for all namespaces, and for requests without a namespace.
+    namespaces: Vec<String>,
+    /// Whether the rule applies to all requests except those that the fields above select.
     except: bool,
     skip: u32,
     times: Option<u32>,
@@ -98,6 +100,7 @@ impl Rule {
             action,
             verbs: Vec::new(),
             resources: Vec::new(),
+            namespaces: Vec::new(),
             except: false,
             skip: 0,
             times: None,
@@ -118,7 +121,15 @@ impl Rule {
         self
     }
 
-    /// Applies the rule to all requests except those with its verbs and resources.
+    /// Restricts the rule to requests in these namespaces.
+    #[must_use]
+    pub(super) fn within(mut self, namespaces: &[&str]) -> Self {
+        let names = namespaces.iter().map(ToString::to_string);
+        self.namespaces.extend(names);
+        self
+    }
+
+    /// Applies the rule to all requests except those with its verbs, resources and namespaces.
     #[must_use]
     pub(super) fn inverted(mut self) -> Self {
         self.except = true;
@@ -141,8 +152,10 @@ impl Rule {
     }
 
     fn applies(&self, request: &Request<'_>) -> bool {
+        let mut namespaces = self.namespaces.iter();
         let described = (self.verbs.is_empty() || self.verbs.contains(&request.verb))
-            && (self.resources.is_empty() || self.resources.contains(&request.resource));
+            && (self.resources.is_empty() || self.resources.contains(&request.resource))
+            && (self.namespaces.is_empty() || namespaces.any(|name| name == request.namespace));
         described != self.except
     }
 }

@@ -42,6 +42,28 @@ fn stock_role_grants_list_and_watch() {
 }
 
 #[test]
+fn roles_grant_lists_only_in_their_namespaces() {
+    let faults = faults();
+    faults.roles_in(&["apps", "shop"]);
+    for (verb, resource, namespace, expected) in [
+        (Verb::List, Resource::Services, "apps", None),
+        (Verb::Watch, Resource::EndpointSlices, "shop", None),
+        (Verb::List, Resource::Services, "other", Some(403)),
+        (Verb::List, Resource::Services, "", Some(403)),
+        (Verb::Get, Resource::Services, "apps", Some(403)),
+        (Verb::List, Resource::ConfigMaps, "apps", Some(403)),
+    ] {
+        let request = Request {
+            namespace,
+            ..request(verb, resource)
+        };
+        let refusal = faults.admit(&request).refusal;
+        let found = refusal.map(|status| status.code());
+        assert_eq!(found, expected, "{verb:?} {resource} in {namespace:?}");
+    }
+}
+
+#[test]
 fn refusal_texts_match_kube_apiserver() {
     let faults = faults();
     faults.forbid(Resource::ConfigMaps);

@@ -4,14 +4,16 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cluster::connect::{Access, Connection};
-use cluster::watch::{RequestFailure, get_document};
+use cluster::objects::{Kind, ObjectKey, Service, ServiceKind};
+use cluster::watch::{Collection, RequestFailure, Scope, check_list, get_document, list_objects};
 use dnsconfig::{Config, RawData};
 use futures::future::join_all;
-use k8s_openapi::List;
-use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::version::Info;
 use reports::finding::FindingKind;
 use reports::sidecar::SidecarStatus;
@@ -26,12 +28,15 @@ const GROUP: &str = "API server";
 const CONFIGURATION: &str = "configuration";
 /// Timeout of a response, and of each part of its body.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum number of listed Services. The checks look among them for headless Services and
-/// `default/kubernetes`.
+/// Maximum number of listed Services, in each namespace of `--namespaces`. The checks look among
+/// them for headless Services and `default/kubernetes`.
 const MAX_SERVICES: usize = 500;
+/// Maximum number of requests for one kind at the same time.
+const MAX_REQUESTS: usize = 8;
 /// Advice for a kind that cannot be listed.
 const GRANT_LIST: &str = "If the request is forbidden, give the ServiceAccount, or the user of the kubeconfig, a role that may \
-                          list and watch this kind.";
+                          list and watch this kind. If kubedns has the flag --namespaces, run this command with the same \
+                          flag.";
 
 /// Advice for a `ServiceAccount` that has only the role of the stock addon.
 const BIND_OWN_ROLE: &str = "Apply manifests/components/role, which permits EndpointSlices. With Endpoints, kubedns finds at \
@@ -58,18 +63,16 @@ impl Caller {
     }
 }
 
-/// The kinds of objects that kubedns may need, each with a path that lists one object.
-const KINDS: [(&str, &str); 7] = [
-    ("services", "/api/v1/services?limit=1"),
-    ("endpoints", "/api/v1/endpoints?limit=1"),
-    (
-        "endpointslices",
-        "/apis/discovery.k8s.io/v1/endpointslices?limit=1",
-    ),
-    ("nodes", "/api/v1/nodes?limit=1"),
-    ("pods", "/api/v1/pods?limit=1"),
-    ("namespaces", "/api/v1/namespaces?limit=1"),
-    ("configmaps", "/api/v1/configmaps?limit=1"),
+/// The kinds of objects that kubedns always watches. Of the last two, it needs only one.
+const NEEDED_KINDS: [Kind; 3] = [Kind::Service, Kind::Endpoints, Kind::EndpointSlice];
+/// The kinds of objects that kubedns watches with some flags, or with some keys of the ConfigMap.
+const OPTIONAL_KINDS: [Kind; 6] = [
+    Kind::Node,
+    Kind::Pod,
+    Kind::Namespace,
+    Kind::ConfigMap,
+    Kind::ServiceImport,
+    Kind::ImportedSlice,
 ];
 
 /// The Services that the DNS checks query.
@@ -77,15 +80,8 @@ const KINDS: [(&str, &str); 7] = [
 pub(super) struct KnownServices {
     /// The cluster IP of Service `default/kubernetes`.
     pub(super) kubernetes: Option<IpAddr>,
-    /// The headless Services in the list.
-    pub(super) headless: Vec<HeadlessService>,
-}
-
-/// The name of a headless Service.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct HeadlessService {
-    pub(super) namespace: String,
-    pub(super) name: String,
+    /// The headless Services in the lists.
+    pub(super) headless: Vec<ObjectKey>,
 }
 
 /// The checks of the API server, and the data from it that the DNS checks need.
@@ -102,7 +98,7 @@ pub(super) async fn check_api_server(
     status: Option<&SidecarStatus>,
 ) -> ApiServerChecks {
     let connection = match Connection::new(access_of(options)).await {
-        Ok(connection) => connection,
+        Ok(connection) => Arc::new(connection),
         Err(error) => {
             let check = CheckLine::failed(
                 GROUP,
@@ -131,10 +127,10 @@ pub(super) async fn check_api_server(
     let mut checks = vec![check_version(connection.url(), version, took)];
     let mut services = KnownServices::default();
     if !is_unreachable {
-        checks.extend(check_permissions(&connection, status, Caller::of(options)).await);
+        checks.extend(check_permissions(options, &connection, status).await);
         checks.extend(check_config_map(options, &connection, status).await);
         checks.extend(check_nodes(&connection).await);
-        services = read_services(&connection).await;
+        services = read_services(options, &connection).await;
     }
     ApiServerChecks { checks, services }
 }
@@ -192,43 +188,66 @@ fn check_version(url: &str, version: Result<Value, RequestFailure>, took: Durati
 /// Kind of object -> whether kubedns has an open watch of it.
 type OpenWatches = BTreeMap<String, bool>;
 
-/// The result of a request that lists objects of one kind.
+/// The result of the requests that list objects of one kind.
 struct ListedKind {
-    kind: &'static str,
+    kind: Kind,
     error: Option<RequestFailure>,
 }
 
 /// Checks that the credentials of this command permit lists of the kinds that kubedns watches.
 /// Services, Endpoints and EndpointSlices are always checked.
 async fn check_permissions(
-    connection: &Connection,
+    options: &Options,
+    connection: &Arc<Connection>,
     status: Option<&SidecarStatus>,
-    caller: Caller,
 ) -> Vec<CheckLine> {
     let kubedns = status.and_then(|status| status.kubedns.known.as_ref());
     let watches = kubedns.map(|kubedns| &kubedns.watches);
+    let is_watched =
+        |kind: &Kind| watches.is_some_and(|watches| watches.contains_key(kind.label()));
 
-    let mut requests = Vec::new();
-    for (kind, path) in KINDS {
-        let is_watched = watches.is_some_and(|watches| watches.contains_key(kind));
-        if is_watched || matches!(kind, "services" | "endpoints" | "endpointslices") {
-            requests.push(list_one(connection, kind, path));
-        }
-    }
+    let optional = OPTIONAL_KINDS.into_iter().filter(is_watched);
+    let kinds = NEEDED_KINDS.into_iter().chain(optional);
+    let requests = kinds.map(|kind| list_kind(connection, kind, collections(options, kind)));
 
     // The meaning of a failure depends on the results for the other kinds.
     let lists = join_all(requests).await;
+    let caller = Caller::of(options);
     lists
         .iter()
         .map(|list| check_permission(list, &lists, watches, caller))
         .collect()
 }
 
-async fn list_one(connection: &Connection, kind: &'static str, path: &str) -> ListedKind {
-    let list = get_document(connection, path, TIMEOUT).await;
+/// The collections that kubedns watches for a kind.
+fn collections(options: &Options, kind: Kind) -> Vec<Collection> {
+    if kind == Kind::ConfigMap {
+        let (namespace, name) = (&options.config_map_namespace, &options.config_map);
+        return vec![Collection::one(kind, namespace, name)];
+    }
+    if kind.is_cluster_wide() {
+        return vec![Collection::all(kind)];
+    }
+    let scope = Scope {
+        namespaces: options.namespaces.served(),
+        services: None,
+    };
+    Collection::in_scope(kind, &scope)
+}
+
+/// Requests one object of each collection. Stops at the first failure.
+async fn list_kind(
+    connection: &Arc<Connection>,
+    kind: Kind,
+    collections: Vec<Collection>,
+) -> ListedKind {
+    let lists = stream::iter(collections.into_iter().map(Ok));
+    let listed = lists.try_for_each_concurrent(MAX_REQUESTS, |collection| {
+        check_list(connection, collection, TIMEOUT)
+    });
     ListedKind {
         kind,
-        error: list.err(),
+        error: listed.await.err(),
     }
 }
 
@@ -238,24 +257,24 @@ fn check_permission(
     watches: Option<&OpenWatches>,
     caller: Caller,
 ) -> CheckLine {
-    let kind = list.kind;
+    let kind = list.kind.label();
     let Some(error) = &list.error else {
         return CheckLine::passed(GROUP, format!("{kind} can be listed"));
     };
 
-    let can_list = |other: &str| {
+    let can_list = |other: Kind| {
         let mut listed = lists.iter().filter(|list| list.error.is_none());
         listed.any(|list| list.kind == other)
     };
     let is_watched = watches.is_some_and(|watches| watches.get(kind) == Some(&true));
 
     // kubedns watches either Endpoints or EndpointSlices, so it needs one of them.
-    if kind == "endpointslices" && can_list("endpoints") {
+    if list.kind == Kind::EndpointSlice && can_list(Kind::Endpoints) {
         return CheckLine::warning(GROUP, "endpointslices cannot be listed, only endpoints can")
             .with_detail(error.to_string())
             .with_advice(BIND_OWN_ROLE, "endpoints-truncated");
     }
-    if kind == "endpoints" && can_list("endpointslices") {
+    if list.kind == Kind::Endpoints && can_list(Kind::EndpointSlice) {
         let text = "endpoints cannot be listed, but endpointslices can";
         return CheckLine::skipped(GROUP, text).with_detail(error.to_string());
     }
@@ -392,35 +411,33 @@ fn check_of_mistake(name: &str, mistake: &str) -> CheckLine {
         .with_advice_for(FindingKind::ConfigRejected)
 }
 
-/// The Services that the DNS checks query; none if they cannot be listed.
-async fn read_services(connection: &Connection) -> KnownServices {
-    let path = format!("/api/v1/services?limit={MAX_SERVICES}");
-    let Ok(document) = get_document(connection, &path, TIMEOUT).await else {
-        return KnownServices::default();
-    };
-    match serde_json::from_value::<List<Service>>(document) {
-        Ok(list) => KnownServices::among(list.items),
-        Err(_) => KnownServices::default(),
+/// The Services that the DNS checks query. A namespace whose Services cannot be listed has none.
+async fn read_services(options: &Options, connection: &Arc<Connection>) -> KnownServices {
+    let lists = stream::iter(collections(options, Kind::Service));
+    let lists = lists
+        .map(|collection| list_objects::<Service>(connection, collection, MAX_SERVICES, TIMEOUT));
+
+    let mut lists = lists.buffered(MAX_REQUESTS);
+    let mut known = KnownServices::default();
+    while let Some(list) = lists.next().await {
+        known.add(list.unwrap_or_default());
     }
+    known
 }
 
 impl KnownServices {
-    fn among(services: Vec<Service>) -> Self {
-        let mut known = Self::default();
-        for service in services {
-            let name = service.metadata.name.unwrap_or_default();
-            let namespace = service.metadata.namespace.unwrap_or_default();
-            let cluster_ip = service.spec.and_then(|spec| spec.cluster_ip);
-
-            match cluster_ip.as_deref() {
-                Some("None") => known.headless.push(HeadlessService { namespace, name }),
-                Some(address) if namespace == "default" && name == "kubernetes" => {
-                    known.kubernetes = address.parse().ok();
+    fn add(&mut self, services: Vec<Service>) {
+        for Service { key, kind, .. } in services {
+            match kind {
+                ServiceKind::Headless => self.headless.push(key),
+                ServiceKind::ClusterIp(addresses)
+                    if key.namespace == "default" && key.name == "kubernetes" =>
+                {
+                    self.kubernetes = addresses.first().copied();
                 }
                 _ => {}
             }
         }
-        known
     }
 }
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::str::FromStr as _;
 use std::time::Duration;
 
+use cluster::objects::ObjectKey;
 use dnsclient::{TIMEOUT, query_with_tcp_retry, rcode_name};
 use futures::future::join_all;
 use hickory_proto::op::{Query, ResponseCode};
@@ -11,7 +12,7 @@ use hickory_proto::rr::{Name, RData, RecordType};
 use wire::ServerAddr;
 
 use super::Options;
-use super::api_server::{HeadlessService, KnownServices};
+use super::api_server::KnownServices;
 use super::report::{CheckLine, counted, milliseconds};
 
 const GROUP: &str = "names";
@@ -255,17 +256,14 @@ impl NameChecks<'_> {
     }
 
     /// Checks the first headless Service that has addresses, and returns one of these addresses.
-    async fn check_headless(
-        &self,
-        services: &[HeadlessService],
-    ) -> (CheckLine, Option<ServiceMember>) {
+    async fn check_headless(&self, services: &[ObjectKey]) -> (CheckLine, Option<ServiceMember>) {
         const KIND: &str = "a headless Service";
         if services.is_empty() {
             let check = CheckLine::skipped(GROUP, format!("{KIND}: none is known"));
             return (check, None);
         }
 
-        for HeadlessService { namespace, name } in services.iter().take(MAX_HEADLESS) {
+        for ObjectKey { namespace, name } in services.iter().take(MAX_HEADLESS) {
             let name = format!("{name}.{namespace}.svc.{}", self.domain);
             match self.query_addresses(&name).await {
                 Ok(AddressAnswer { addresses, time }) => {
@@ -273,7 +271,7 @@ impl NameChecks<'_> {
                     let text = format!("{KIND}: {name} has {count} ({})", milliseconds(time));
                     let member = addresses.first().map(|address| ServiceMember {
                         address: *address,
-                        namespace: namespace.clone(),
+                        namespace: namespace.to_string(),
                     });
                     return (CheckLine::passed(GROUP, text), member);
                 }

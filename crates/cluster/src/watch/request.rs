@@ -286,6 +286,26 @@ pub async fn get_document(
     serde_json::from_slice(&document).map_err(|error| RequestFailure::Garbage(error.to_string()))
 }
 
+/// Requests a page of one object, to check that the API server permits lists of a collection.
+/// `timeout` applies to the response's head.
+///
+/// # Errors
+///
+/// [`RequestFailure`], with the API server's message if there is one.
+pub async fn check_list(
+    connection: &Arc<Connection>,
+    collection: Collection,
+    timeout: Duration,
+) -> Result<(), RequestFailure> {
+    let client = CollectionClient {
+        connection: Arc::clone(connection),
+        collection,
+        timeout,
+    };
+    client.request_list(&ListExtent::first_page(1)).await?;
+    Ok(())
+}
+
 /// Lists the first `limit` objects of a collection from the watch cache of the API server, without
 /// malformed objects. `timeout` applies to the response's head and to each piece of its body.
 ///

@@ -128,6 +128,46 @@ async fn fault_is_named_with_advice() {
     fails(&other_name, line, "SERVFAIL").await;
 }
 
+/// With Roles in some namespaces, only the lists of these namespaces are permitted. The command gets
+/// the namespaces from the same flag as kubedns.
+#[tokio::test]
+async fn roles_in_the_served_namespaces_are_enough() {
+    let cluster = cluster();
+    cluster.faults.clear();
+    cluster.faults.roles_in(&["default", "apps"]);
+    let addresses = ["10.244.1.20"];
+    cluster.set(mk_endpoint_slice(
+        "apps",
+        "db",
+        "1",
+        &addresses,
+        &["sql:5432"],
+    ));
+    let upstream = Upstream::answering("198.51.100.1").await;
+    let namespaces = "--namespaces=default,apps";
+    let nameservers = format!("--nameservers={}", upstream.addr());
+    let kubedns = Kubedns::ready(&cluster, &[namespaces, &nameservers]).await;
+    let words = words(&cluster, &kubedns);
+    let with = |flag: &str| [words.as_slice(), &[flag.to_owned()]].concat();
+
+    let (code, checks) = check(&with(namespaces)).await;
+    assert_eq!(code, 0, "{checks:#?}");
+    for line in [
+        "services can be listed",
+        "endpointslices can be listed",
+        "a cluster IP: kubernetes.default.svc.cluster.local is 10.96.0.1",
+        "a headless Service: db.apps.svc.cluster.local has 1 address (",
+    ] {
+        assert_says(&checks, "passed", line, "");
+    }
+
+    let line = "services cannot be listed";
+    fails(&words, line, "is forbidden").await;
+    let other = with("--namespaces=default,other");
+    fails(&other, line, "in the namespace \"other\"").await;
+    kubedns.stop().await;
+}
+
 /// Runs the checks, and asserts that one of them fails with this line and detail.
 async fn fails(words: &[String], line: &str, detail: &str) {
     let (code, checks) = check(words).await;

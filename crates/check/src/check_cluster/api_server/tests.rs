@@ -1,3 +1,4 @@
+use cluster::objects::FromApi as _;
 use serde_json::json;
 
 use super::super::report::CheckOutcome;
@@ -5,20 +6,19 @@ use super::*;
 
 #[test]
 fn headless_services_are_told_by_cluster_ip() {
-    let list = json!({"items": [
-        {"metadata": {"namespace": "default", "name": "kubernetes"}, "spec": {"clusterIP": "10.96.0.1"}},
-        {"metadata": {"namespace": "apps", "name": "db"}, "spec": {"clusterIP": "None"}},
-        {"metadata": {"namespace": "apps", "name": "elsewhere"}, "spec": {}},
-    ]});
-    let list: List<Service> = serde_json::from_value(list).unwrap();
-    let known = KnownServices::among(list.items);
+    let services = [
+        json!({"metadata": {"namespace": "default", "name": "kubernetes"}, "spec": {"clusterIP": "10.96.0.1"}}),
+        json!({"metadata": {"namespace": "apps", "name": "db"}, "spec": {"clusterIP": "None"}}),
+        json!({"metadata": {"namespace": "apps", "name": "elsewhere"}, "spec": {}}),
+    ];
+    let services = services.map(|service| {
+        let json = service.to_string();
+        Service::from_api(&json).unwrap().object
+    });
+    let mut known = KnownServices::default();
+    known.add(services.to_vec());
     assert_eq!(known.kubernetes, Some([10, 96, 0, 1].into()));
-
-    let db = HeadlessService {
-        namespace: "apps".to_owned(),
-        name: "db".to_owned(),
-    };
-    assert_eq!(known.headless, [db]);
+    assert_eq!(known.headless, [ObjectKey::new("apps", "db")]);
 }
 
 #[test]
@@ -73,4 +73,29 @@ fn missing_config_map_needs_defaults_in_force() {
         let check = check_defaults("map", in_force);
         assert_eq!(check.outcome, outcome, "{in_force:?}");
     }
+}
+
+/// The namespaces of kubedns limit all kinds that have a namespace. Of the ConfigMaps, kubedns
+/// watches only one.
+#[test]
+fn collections_are_those_of_kubedns() {
+    let path = |collection: &Collection| format!("{collection:?}");
+    let paths = |flags: &[&str], kind| {
+        let flags = std::iter::once(&"check").chain(flags);
+        let options = <Options as clap::Parser>::parse_from(flags);
+        let collections = collections(&options, kind);
+        collections.iter().map(path).collect::<Vec<_>>()
+    };
+    let only = ["--namespaces=apps,shop"];
+    for kind in [Kind::Service, Kind::Pod, Kind::ServiceImport] {
+        assert_eq!(paths(&only, kind).len(), 2, "{kind}");
+        assert_eq!(paths(&[], kind).len(), 1, "{kind}");
+    }
+    for kind in [Kind::Node, Kind::Namespace] {
+        assert_eq!(paths(&only, kind), [path(&Collection::all(kind))]);
+    }
+
+    let one = Collection::one(Kind::ConfigMap, "dns", "other");
+    let named = ["--config-map-namespace=dns", "--config-map=other"];
+    assert_eq!(paths(&named, Kind::ConfigMap), [path(&one)]);
 }
