@@ -2,6 +2,7 @@
 //! kube-dns without dnsmasq.
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
 use daemon::flags::Exit;
 
@@ -15,6 +16,9 @@ enum Replacement {
 }
 
 use Replacement::{Is, None as Missing};
+
+/// In an option of dnsmasq, the domain that stands for all names.
+const ANY_DOMAIN: &str = "#";
 
 /// The options whose replacement does not depend on their values. Options with the same replacement
 /// share a row.
@@ -187,6 +191,9 @@ fn options_of(arguments: &str) -> Vec<String> {
 /// The replacement of an argument, and the text for it.
 fn replacement_of(argument: &str) -> (Replacement, String) {
     let (name, value) = name_and_value(argument);
+    if let Some(reason) = unsupported_domain(name, value) {
+        return (Missing(reason), reason.to_owned());
+    }
     if let Some(text) = text_for_value(name, value) {
         return (Is(""), text);
     }
@@ -214,6 +221,21 @@ fn name_and_value(argument: &str) -> (&str, &str) {
     (name, value.trim_start_matches([' ', '=']))
 }
 
+/// The reason why an option with domains, such as `--server=/DOMAIN/SERVER`, has no replacement.
+/// `None` for all other options.
+fn unsupported_domain(name: &str, value: &str) -> Option<&'static str> {
+    let is_server = matches!(name, "server" | "S" | "local");
+    let is_address = matches!(name, "address" | "A");
+    let (domains, rest) = domains_and_rest(value).filter(|_| is_server || is_address)?;
+
+    // dnsmasq uses the empty domain for names of one label.
+    if domains.contains(&"") {
+        return Some("names of one label cannot have servers or answers of their own");
+    }
+    let answers = is_address || rest.is_empty();
+    (answers && domains.contains(&ANY_DOMAIN)).then_some("kubedns cannot give all names one answer")
+}
+
 /// The text for an option whose replacement depends on its value; `None` for other options.
 fn text_for_value(name: &str, value: &str) -> Option<String> {
     match name {
@@ -231,24 +253,33 @@ fn text_for_value(name: &str, value: &str) -> Option<String> {
 
 /// The text for `--server=/DOMAIN/SERVER`, `--server=SERVER` and `--local=/DOMAIN/`.
 fn text_for_server(value: &str) -> String {
-    let Some((domains, server)) = domains_and_rest(value) else {
-        return format!("key upstreamNameservers: [\"{}\"]", server_text(value));
-    };
-    let is_kubedns = server.ends_with("#10053");
-    let texts = domains.iter().map(|domain| match (is_kubedns, server) {
-        (true, _) => format!("kubedns itself, which answers for {domain}"),
-        (false, "") => format!("key deniedNames: {{\"{domain}\": \"NXDOMAIN\"}}"),
-        (false, "#") => {
-            format!(
-                "the default: without a stub domain, kubedns forwards names in {domain} to the upstreams"
-            )
-        }
-        (false, server) => {
-            let server = server_text(server);
-            format!("key stubDomains: {{\"{domain}\": [\"{server}\"]}}")
-        }
-    });
+    let (domains, server) = domains_and_rest(value).unwrap_or((vec![ANY_DOMAIN], value));
+    let texts = domains
+        .iter()
+        .map(|domain| match (is_kubedns(server), *domain, server) {
+            (true, ANY_DOMAIN, _) => "kubedns itself, which forwards all other names".to_owned(),
+            (true, domain, _) => format!("kubedns itself, which answers for {domain}"),
+            (false, ANY_DOMAIN, server) => {
+                format!("key upstreamNameservers: [\"{}\"]", server_text(server))
+            }
+            (false, domain, "") => format!("key deniedNames: {{\"{domain}\": \"NXDOMAIN\"}}"),
+            (false, domain, "#") => {
+                format!(
+                    "the default: without a stub domain, kubedns forwards names in {domain} to the upstreams"
+                )
+            }
+            (false, domain, server) => {
+                let server = server_text(server);
+                format!("key stubDomains: {{\"{domain}\": [\"{server}\"]}}")
+            }
+        });
     texts.collect::<Vec<_>>().join("; ")
+}
+
+/// Whether a server in the syntax of dnsmasq is kubedns: its port on the pod's loopback addresses.
+fn is_kubedns(server: &str) -> bool {
+    let address = server.strip_suffix("#10053").map(str::parse::<IpAddr>);
+    matches!(address, Some(Ok(address)) if address.is_loopback())
 }
 
 /// Converts a server from the syntax of dnsmasq, in which `#` separates the port, to the syntax of
@@ -313,6 +344,19 @@ mod tests {
                 "--server=/a.example/#: replaced by the default: without a stub domain, kubedns forwards names in a.example to the upstreams\n\
                  -S 2001:db8::1#5353: replaced by key upstreamNameservers: [\"[2001:db8::1]:5353\"]\n\
                  --local=/b.example/2001:db8::1: replaced by key stubDomains: {\"b.example\": [\"2001:db8::1\"]}\n",
+            ),
+            (
+                "--server=/a.example/10.0.0.9#10053 --server=/#/::1#10053 --server=/#/10.0.0.2",
+                "--server=/a.example/10.0.0.9#10053: replaced by key stubDomains: {\"a.example\": [\"10.0.0.9:10053\"]}\n\
+                 --server=/#/::1#10053: replaced by kubedns itself, which forwards all other names\n\
+                 --server=/#/10.0.0.2: replaced by key upstreamNameservers: [\"10.0.0.2\"]\n",
+            ),
+            (
+                "--server=//10.0.0.2 --local=// --address=/#/10.0.0.3 --server=/#/",
+                "--server=//10.0.0.2: no replacement: names of one label cannot have servers or answers of their own\n\
+                 --local=//: no replacement: names of one label cannot have servers or answers of their own\n\
+                 --address=/#/10.0.0.3: no replacement: kubedns cannot give all names one answer\n\
+                 --server=/#/: no replacement: kubedns cannot give all names one answer\n",
             ),
             (
                 "-C /dev/null --conf-file=/etc/dnsmasq.conf",
