@@ -22,11 +22,11 @@ use crate::config::InForce;
 
 /// The root in wire format.
 const ROOT: [u8; 1] = [0];
-/// Maximum number of probed upstreams.
+/// Maximum number of upstreams that are examined at once.
 const MAX_PROBED: usize = 64;
 /// Maximum number of questions for one upstream, which may serve many stub domains.
 const MAX_QUESTIONS: usize = 4;
-/// Number of times that all upstreams are examined in each period.
+/// Number of times that upstreams are examined in each period.
 const LOOKS: u32 = 5;
 
 /// The task that probes idle upstreams.
@@ -68,9 +68,9 @@ impl IdleUpstreams {
         let mut ticks = interval_at(Instant::now() + self.period, look_every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
 
-        loop {
+        for look in 0.. {
             ticks.tick().await;
-            let upstreams = self.upstreams();
+            let upstreams = examined_at(look, self.upstreams());
             self.forwarder.probe_idle(&upstreams, idle);
         }
     }
@@ -94,10 +94,41 @@ impl IdleUpstreams {
         }
 
         let mut upstreams = Vec::new();
-        for (upstream, mut questions) in questions.into_iter().take(MAX_PROBED) {
+        for (upstream, mut questions) in questions {
             questions.truncate(MAX_QUESTIONS);
             upstreams.push((upstream.clone(), questions));
         }
         upstreams
+    }
+}
+
+/// The upstreams that are examined at the given look. Each look continues where the one before has
+/// ended, so that all upstreams have their turn.
+fn examined_at<T>(look: usize, mut upstreams: Vec<T>) -> Vec<T> {
+    if upstreams.len() > MAX_PROBED {
+        let first = look.wrapping_mul(MAX_PROBED) % upstreams.len();
+        upstreams.rotate_left(first);
+        upstreams.truncate(MAX_PROBED);
+    }
+    upstreams
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn all_upstreams_are_examined_in_turn() {
+        for (count, looks) in [(0, 1), (1, 1), (MAX_PROBED, 1), (65, 2), (200, 4)] {
+            let mut examined = BTreeSet::new();
+            for look in 7..7 + looks {
+                let upstreams = examined_at(look, (0..count).collect());
+                assert!(upstreams.len() <= MAX_PROBED, "{count} at look {look}");
+                examined.extend(upstreams);
+            }
+            assert_eq!(examined.len(), count, "in {looks} looks");
+        }
     }
 }

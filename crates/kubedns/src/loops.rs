@@ -20,8 +20,6 @@ use wire::{Name, Upstream};
 
 use crate::config::{InForce, send_changed};
 
-/// Maximum number of routes that are probed.
-const MAX_PROBED: usize = 64;
 /// Pause between probes during a loop. Also the first pause after the start, and after an edit of
 /// the configuration.
 const MIN_PAUSE: Duration = Duration::from_secs(15);
@@ -136,10 +134,6 @@ impl LoopFinder {
                 probes.push(probe);
             }
         }
-        // Both lists are truncated to the same length, because the results are in the order of the
-        // probes.
-        to_probe.truncate(MAX_PROBED);
-        probes.truncate(MAX_PROBED);
         let results = self.forwarder.find_loops(&probes).await;
 
         let before = Arc::clone(&self.found.borrow());

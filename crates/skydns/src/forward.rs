@@ -111,7 +111,7 @@ use in_flight::{
     ForwardOutcome, InFlightKey, InFlightQueries, JoinOutcome, OutcomeWaiter, QueryOwner,
 };
 use key::{QueryKey, UpstreamList};
-use loops::LoopProbes;
+use loops::{LoopProbes, MAX_LOOP_PROBES};
 use pool::ConnectionPool;
 use tls::TlsClient;
 use wire::{Transport, name::Name};
@@ -391,16 +391,20 @@ impl Forwarder {
     /// Checks whether upstreams forward queries to this server. Each of `ways` is an upstream and a
     /// domain for which the upstream is used; the upstream is queried for a name below the domain.
     /// A result is true if the query came back to this server, false if there was only a reply, and
-    /// `None` if there was neither. All upstreams are queried at once, within
+    /// `None` if there was neither. At most 64 upstreams are queried at once, each within
     /// [`ForwardLimits::budget`] and without counting in the metrics. The caller's server must be
     /// listening, and must call [`Forwarder::exchange`] for a query that comes back.
     ///
     /// The probe queries `<16 hexadecimal digits>.forward-loop.<domain>`, type TXT.
     pub async fn find_loops(&self, ways: &[(Upstream, Name)]) -> Vec<Option<bool>> {
-        let probes = ways
-            .iter()
-            .map(|(upstream, domain)| self.is_in_loop(upstream, domain));
-        join_all(probes).await
+        let mut found = Vec::with_capacity(ways.len());
+        for ways in ways.chunks(MAX_LOOP_PROBES) {
+            let probes = ways
+                .iter()
+                .map(|(upstream, domain)| self.is_in_loop(upstream, domain));
+            found.extend(join_all(probes).await);
+        }
+        found
     }
 
     async fn is_in_loop(&self, upstream: &Upstream, domain: &Name) -> Option<bool> {

@@ -19,7 +19,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use dnsclient::{DnsAnswer, TIMEOUT, query_server};
-use futures::future::join_all;
+use futures::stream::{self, StreamExt as _};
 use hickory_proto::op::{Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
 use tokio::sync::watch;
@@ -32,9 +32,9 @@ use crate::config::routes::{Routes, StubServer, UpstreamOrigin};
 use crate::dnsmasq::stub_probes::StubProbes;
 use crate::report::Report;
 
-/// Maximum number of probed servers that serve all names. The same maximum applies to the probed
-/// servers of stub domains.
-const MAX_PROBED: usize = 64;
+/// Maximum number of servers for all names that are probed at the same time. The same maximum
+/// applies to the servers of stub domains.
+const MAX_PROBES: usize = 64;
 /// Pause before the first probes, at the start and after a change of the routes. A loop through a
 /// Service that selects this pod begins only when the pod is ready, so earlier probes would not
 /// find the loop.
@@ -188,9 +188,14 @@ impl LoopFinder {
             for_all_names,
             of_stub_domains,
         } = self.servers();
-        let probes = join_all(for_all_names.iter().map(|server| self.probe(*server)));
-        let stub_probes = join_all(of_stub_domains.iter().map(|server| self.probe_stub(server)));
-        let (results, stub_results) = tokio::join!(probes, stub_probes);
+        let probes = for_all_names.iter().copied();
+        let probes = stream::iter(probes.map(|server| self.probe(server)));
+        let stub_probes = of_stub_domains.iter().cloned();
+        let stub_probes = stream::iter(stub_probes.map(|server| self.probe_stub(server)));
+        let (results, stub_results): (Vec<_>, Vec<_>) = tokio::join!(
+            probes.buffered(MAX_PROBES).collect(),
+            stub_probes.buffered(MAX_PROBES).collect(),
+        );
 
         let mut found = BTreeSet::new();
         for (server, leads_back) in for_all_names.into_iter().zip(results) {
@@ -214,9 +219,9 @@ impl LoopFinder {
 
     /// Returns whether the server of a stub domain forwards the names of this domain to this
     /// dnsmasq. `None` if the probe proves nothing.
-    async fn probe_stub(&self, StubServer { domain, server }: &StubServer) -> Option<bool> {
-        let probe = self.stub_probes.start(domain)?;
-        let server = ServerAddr::from(*server);
+    async fn probe_stub(&self, StubServer { domain, server }: StubServer) -> Option<bool> {
+        let probe = self.stub_probes.start(&domain)?;
+        let server = ServerAddr::from(server);
         let answer = query_server(&server, Transport::Udp, &probe.query(), TIMEOUT).await;
 
         // In a loop, the server answers SERVFAIL or not at all, but so does a server that fails for
@@ -287,10 +292,9 @@ fn probed_servers(routes: &Routes, in_arguments: &[Nameserver]) -> ProbedServers
         UpstreamOrigin::ResolvConf | UpstreamOrigin::Configuration => &routes.upstreams,
     };
     let all = of_routes.iter().chain(in_arguments).copied();
-    let of_stub_domains = routes.probed.iter().cloned();
     ProbedServers {
-        for_all_names: all.take(MAX_PROBED).collect(),
-        of_stub_domains: of_stub_domains.take(MAX_PROBED).collect(),
+        for_all_names: all.collect(),
+        of_stub_domains: routes.probed.iter().cloned().collect(),
     }
 }
 

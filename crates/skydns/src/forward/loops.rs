@@ -29,6 +29,9 @@ const LABEL: &[u8] = b"\x0cforward-loop";
 
 const DIGITS: u8 = 16;
 
+/// Maximum number of upstreams that are queried at the same time.
+pub(super) const MAX_LOOP_PROBES: usize = 64;
+
 /// The probes in flight, with the number in the first label as key. The value tells whether the
 /// probe came back.
 #[derive(Debug, Default)]

@@ -289,6 +289,26 @@ async fn looping_upstream_is_found() {
     assert_eq!(requests, 0, "loop probes do not count as requests");
 }
 
+/// Only some upstreams are probed at the same time, but all of them are probed.
+#[tokio::test]
+async fn loop_is_found_behind_many_upstreams() {
+    let subject = Subject::new(ForwardLimits::default());
+    let (looping, _tasks) = relay(subject.clone()).await;
+    let good = Upstream::start(refuses("NXDOMAIN")).await;
+    let mut ways: Vec<(wire::Upstream, wire::Name)> = Vec::new();
+    for number in 0..150 {
+        let domain = format!("stub-{number}.example");
+        ways.push((good.addr().into(), wire::Name::parse(&domain).unwrap()));
+    }
+    ways.push((looping.into(), wire::Name::parse("test").unwrap()));
+
+    let found = subject.forwarder.find_loops(&ways).await;
+    assert_eq!(found.len(), ways.len());
+    let (last, others) = found.split_last().unwrap();
+    assert_eq!(*last, Some(true));
+    assert!(others.iter().all(|leads_back| *leads_back == Some(false)));
+}
+
 #[tokio::test]
 async fn foreign_loop_probe_names_are_ignored() {
     let subject = Subject::new(ForwardLimits::default());
