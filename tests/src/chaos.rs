@@ -200,7 +200,7 @@ fn loaded_cluster() -> Cluster {
     cluster
 }
 
-/// Interleaves both lists, so that a client queries all paths at the same time. The shorter list
+/// Interleaves both lists, so that a client alternates between their questions. The shorter list
 /// repeats.
 fn interleave(a: &[Question], b: &[Question]) -> Vec<Question> {
     let longest = a.len().max(b.len());

@@ -8,7 +8,7 @@
 #![allow(
     clippy::expect_used,
     clippy::print_stdout,
-    reason = "helpers of tests: a broken set-up ends the test with its reason"
+    reason = "a test helper may panic if the set-up fails"
 )]
 
 use std::path::PathBuf;

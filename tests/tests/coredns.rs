@@ -16,7 +16,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "helpers of tests: a broken set-up ends the test with its reason"
+    reason = "a test helper may panic if the set-up fails"
 )]
 
 #[path = "coredns/bench.rs"]

@@ -135,8 +135,8 @@ fn release_workflow_fails_and_ends() {
     assert_ne!(group(&release), group(&checks));
 }
 
-/// Writes the main files that images/release makes for one architecture: the images, the lists of
-/// components, the chart and the checksums. Apart from the checksums, the contents are short texts.
+/// Writes the main files that images/release makes for one architecture: the images, the SBOMs, the
+/// chart and the checksums. Apart from the checksums, the contents are short texts.
 fn write_release(directory: &Path, architecture: &str, chart: &str) {
     fs::create_dir_all(directory).unwrap();
     for image in IMAGES {

@@ -3,7 +3,7 @@
 #![allow(
     clippy::expect_used,
     clippy::panic,
-    reason = "helpers of tests: a broken set-up ends the test with its reason"
+    reason = "a test helper may panic if the set-up fails"
 )]
 
 #[path = "in_process/engine.rs"]

@@ -30,7 +30,7 @@ pub struct Report {
     pub outside: Option<Outside>,
     /// CPU time per query for an external name.
     pub forwarded: Option<Forwarded>,
-    /// Changes and forwarded queries while clients read pages.
+    /// Latency of changes and forwarded queries, and memory, while clients read HTTP pages.
     pub pages: Option<Pages>,
     /// Time to the first answer, and memory, with the large cluster.
     pub large: Option<Start>,
@@ -222,7 +222,7 @@ impl ForwardedLoad {
     }
 }
 
-/// Changes and forwarded queries while clients read pages.
+/// Latency of changes and forwarded queries, and memory, while clients read HTTP pages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pages {
     /// Results without readers, and with readers of each page.

@@ -31,7 +31,7 @@ Checks a running kube-dns, and prints one line for each check, with advice for e
 
   kube-dns check cluster [--output=json]
 
-Run it in the container kubedns of the pod, where it reaches the other containers on loopback. Elsewhere, give it the
+Run it in the kubedns container of the pod, where it reaches the other containers on loopback. Elsewhere, give it the
 addresses (--server, --sidecar, --dns) and a kubeconfig. The exit status is 0 if no check failed, 1 if a check failed, and 2 if
 the command line is wrong.
 
@@ -119,7 +119,7 @@ pub(super) fn run_command(words: impl IntoIterator<Item = OsString>) -> Exit {
         ReportForm::Json => report::render_json(&checks),
     };
     Exit {
-        status: u8::from(!report::is_well(&checks)),
+        status: u8::from(!report::is_healthy(&checks)),
         stdout,
         stderr: String::new(),
     }
@@ -151,7 +151,7 @@ fn check_url(flag: &str, url: &str) -> Result<(), Exit> {
         Some(_) => Ok(()),
         None => Err(usage_error(
             NAME,
-            &format!("--{flag} {url:?}: only http://HOST:PORT is accepted"),
+            &format!("--{flag} {url:?}: only HOST:PORT or http://HOST:PORT is accepted"),
         )),
     }
 }

@@ -3,9 +3,10 @@
 //! The records follow kube-dns:
 //! - A ClusterIP Service has an entry for each cluster IP, and SRV entries for its named ports.
 //! - A headless Service has an entry for each label of its endpoints, and SRV entries for their
-//!   named ports. The label is the hostname or a hash of the address.
-//! - An ExternalName Service has one entry at the name of its namespace. The label of the entry is
-//!   the Service's name. No names exist below the Service's name.
+//!   named ports. The label is the hostname; without a hostname, it is made from the address (see
+//!   [`EndpointNames`]).
+//! - An ExternalName Service has one entry, directly below the name of its namespace. The label of
+//!   the entry is the Service's name. No names exist below the Service's name.
 
 mod endpoints;
 mod external;
@@ -178,7 +179,7 @@ impl RecordOptions {
                     }
                 }
             }
-            // An alias has no address, so it has no reverse record.
+            // ExternalName Services have no reverse records, even if the target is an address.
             ServiceKind::ExternalName(_) => {}
         }
         sort_pointers(&mut pointers);

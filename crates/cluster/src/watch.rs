@@ -1,4 +1,4 @@
-//! Watches of the API server: each kind of objects is listed and then watched, forever.
+//! Watches of the API server: objects of each kind are listed and then watched, forever.
 //!
 //! Invariants, whatever the API server does:
 //! - An interrupted watch is resumed at its last resource version. An interrupted list is resumed

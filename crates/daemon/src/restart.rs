@@ -275,7 +275,7 @@ mod tests {
             ("ended", ended, long, false, NextStep::Exit(0)),
             ("stopped", ended, long, true, NextStep::Exit(0)),
             (
-                "killed at the stop",
+                "killed while stopping",
                 killed,
                 long,
                 true,

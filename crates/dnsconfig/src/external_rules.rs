@@ -22,8 +22,8 @@ const ALL_NAMES: &str = ".";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ExternalRules {
     /// For each domain, the query types that are answered with NODATA. The domain `.` contains all
-    /// names. If several domains contain a name, the longest domain applies. So a domain with an
-    /// empty set is exempt from the types of a shorter domain.
+    /// names. If several domains contain a name, the longest domain applies. So an empty set
+    /// exempts a domain from the types that are filtered for its parent domains.
     pub filter_types: BTreeMap<String, BTreeSet<AddressType>>,
     /// For each domain, the answer to queries for its names. Upstreams never receive these queries.
     pub denied_names: BTreeMap<String, DeniedAnswer>,

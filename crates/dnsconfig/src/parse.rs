@@ -269,7 +269,8 @@ fn parse_keys(data: &RawData) -> Result<Config, ConfigError> {
 }
 
 fn utf8_text<'a>(name: &str, value: &'a [u8]) -> Result<&'a str, ConfigError> {
-    // The size is checked first, so that a huge value is not searched for invalid octets.
+    // The size is checked first, so that a value that is too large is reported as such, even if it
+    // is not UTF-8.
     let reason = if value.len() > MAX_VALUE {
         // The length is not reported: a value from a file is truncated just above the limit.
         Reason::TooLarge { limit: MAX_VALUE }

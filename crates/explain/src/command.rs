@@ -82,7 +82,7 @@ pub(crate) fn parse_words(words: impl IntoIterator<Item = OsString>) -> Result<O
     }
     if authority(&options.server).is_none() {
         let text = format!(
-            "--server {:?}: only http://HOST:PORT is accepted",
+            "--server {:?}: only HOST:PORT or http://HOST:PORT is accepted",
             options.server
         );
         return Err(Exit::mistake(NAME, &text));

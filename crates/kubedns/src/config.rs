@@ -157,7 +157,7 @@ impl Configuration {
         self.publisher.in_force.subscribe()
     }
 
-    /// Returns a receiver of the state of the configuration, including the reason of a rejection.
+    /// Returns a receiver of the state of the configuration, including the reason for a rejection.
     pub fn state(&self) -> watch::Receiver<ConfigState> {
         self.publisher.inputs.state.clone()
     }
@@ -196,7 +196,8 @@ impl ConfigPublisher {
     async fn follow_inputs(&mut self) {
         let mut withhold_timeout = pin!(tokio::time::sleep(WITHHOLD_TIMEOUT));
         loop {
-            // Once the configuration is known, a refusal of the API server changes nothing.
+            // Once the configuration is known, it does not matter if the API server refuses
+            // requests for the `ConfigMap`.
             let inputs = &mut self.inputs;
             let is_known = self.knowledge == ConfigKnowledge::Known;
             tokio::select! {

@@ -61,8 +61,8 @@ impl IdleUpstreams {
 
     async fn probe_repeatedly(self) {
         let look_every = self.period / LOOKS;
-        // An upstream is probed at a tick if its period without a usable answer ends before the
-        // next tick.
+        // An upstream is probed at a tick if it would otherwise be without a usable answer for a
+        // whole period before the next tick.
         let idle = self.period.saturating_sub(look_every);
         // The first tick comes after a whole period, because clients may send queries before then.
         let mut ticks = interval_at(Instant::now() + self.period, look_every);

@@ -157,13 +157,13 @@ fn log_changes(before: &Loops, now: &Loops) {
         match domain {
             None => tracing::warn!(
                 %upstream,
-                "upstream server forwards to this server, and is left out while it does"
+                "upstream server forwards to this server, and gets no queries for external names while the loop lasts"
             ),
             // The upstream may still get queries for other names.
             Some(domain) => tracing::warn!(
                 %upstream,
                 domain,
-                "upstream server forwards to this server, and gets no queries for names in the domain while it does"
+                "upstream server forwards to this server, and gets no queries for names in the domain while the loop lasts"
             ),
         }
     }

@@ -11,9 +11,9 @@ fn main() -> ExitCode {
         Some(word) if word == "check" => return check::command(words).print(),
         _ => {}
     }
-    // `--restart-after-crash` starts the child process with the command line of
-    // `daemon::exec::command`. For this command line, `requested` executes kubedns, and returns
-    // only if the execution fails. For any other command line, `requested` returns `None`.
+    // With `--restart-after-crash`, the child process starts with the arguments of
+    // `daemon::exec::command`. Then `requested` replaces the process with a normal kubedns, and
+    // returns only if that fails. With any other arguments, `requested` returns `None`.
     if let Some(failed) = daemon::exec::requested(&std::env::args_os().collect::<Vec<_>>()) {
         return failed;
     }

@@ -207,8 +207,8 @@ pub struct Options {
     /// configuration, from 0s to 1h; unless given, the value of --ttl, or 1m without --ttl
     #[arg(long, value_name = "string", default_value = "")]
     pub negative_ttl: ZoneTtl,
-    /// domain below which names are completed with a search list: a pod in namespace NS whose only
-    /// search domain is NS.SUFFIX sends one query for a name; empty for none
+    /// domain below which kubedns walks the search list: a pod in namespace NS whose only search
+    /// domain is NS.SUFFIX sends one query for a name; empty for none
     #[arg(long, value_name = "string", default_value = "")]
     pub search_suffix: Domains,
     /// walk the search list for pods, recognized by their addresses: a name that does not exist in

@@ -22,7 +22,7 @@ pub struct ZonesTask {
     pub zone: Zone,
 }
 
-/// Unexpected end of the zones task.
+/// The tasks that watch the zones in etcd ended before the zones task was stopped.
 #[derive(Debug, thiserror::Error)]
 #[error("the tasks that watch the zones in etcd have ended unexpectedly")]
 pub struct FeedsEnded;

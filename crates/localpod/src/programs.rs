@@ -41,8 +41,9 @@ impl Programs {
         })
     }
 
-    /// Checks that dnsmasq accepts these arguments, without localpod's own arguments. With rejected
-    /// arguments, the nanny would end, and localpod would restart the nanny again and again.
+    /// Checks that dnsmasq accepts the user's arguments. The arguments that localpod adds are not
+    /// part of this check. With rejected arguments, the nanny would end, and localpod would restart
+    /// the nanny again and again.
     pub fn check_dnsmasq(&self, arguments: &[String]) -> Result<()> {
         if arguments.is_empty() {
             return Ok(());

@@ -46,8 +46,8 @@ pub struct Flags {
     /// interval to check for configuration updates (the nanny is also notified of changes)
     #[arg(long = "syncInterval", value_name = "duration", default_value = "10s")]
     pub sync_interval: GoPeriod,
-    /// address of kubedns: an IP address or a name, with or without a port (kubedns resolves stub
-    /// servers given by a name in the cluster domain; with -forward=kubedns, dnsmasq forwards all
+    /// address of kubedns: an IP address or a name, with or without a port (kubedns resolves the
+    /// names of stub servers in the cluster domain; with -forward=kubedns, dnsmasq forwards all
     /// queries to kubedns)
     #[arg(
         long = "kubednsServer",

@@ -53,7 +53,7 @@ pub(crate) fn ask(
                 assert_eq!(
                     message::extended_rcode(&read),
                     reply.rcode,
-                    "the outcome has the RCODE of the response"
+                    "the outcome must have the RCODE of the response"
                 );
                 return;
             }

@@ -160,7 +160,8 @@ fn run_top(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode
 /// Host and port of `--server`.
 fn parse_authority<'s>(name: &str, server: &'s str) -> Result<&'s str, Exit> {
     daemon::http::authority(server).ok_or_else(|| {
-        let mistake = format!("--server {server:?}: only http://HOST:PORT is accepted");
+        let mistake =
+            format!("--server {server:?}: only HOST:PORT or http://HOST:PORT is accepted");
         Exit::mistake(name, &mistake)
     })
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub enum FindingLevel {
     /// The pod has no fault.
     #[default]
-    Well,
+    Healthy,
     /// The pod answers, but has a fault.
     Degraded,
     /// Cluster names, or all external names, are not answered.
@@ -22,12 +22,12 @@ pub enum FindingLevel {
 }
 
 impl From<String> for FindingLevel {
-    /// The level with this label. An unknown level of another version becomes `Well`.
+    /// The level with this label. An unknown level of another version becomes `Healthy`.
     fn from(label: String) -> Self {
         match label.as_str() {
             "degraded" => Self::Degraded,
             "down" => Self::Down,
-            _ => Self::Well,
+            _ => Self::Healthy,
         }
     }
 }

@@ -161,7 +161,8 @@ pub struct RoutesStatus {
     pub loops: BTreeSet<String>,
     /// The address at which the nanny answers every query with SERVFAIL. dnsmasq forwards the
     /// queries for a stub domain to this address if the domain has no usable server. Queries that
-    /// only kubedns can forward go to this address until kubedns follows the configuration.
+    /// only kubedns can forward also go to this address until kubedns is known to use the same
+    /// configuration as the nanny.
     #[serde(rename = "nowhere")]
     pub servfail_server: Option<String>,
     /// The version of the configuration that kubedns reports, if the nanny polls kubedns.

@@ -480,7 +480,7 @@ mod tests {
         let written = serde_json::to_string(&SidecarStatus::default()).unwrap();
         let peer = "{\"source\":\"\",\"known\":null,\"error\":null}";
         let whole = format!(
-            "{{\"verdict\":{{\"level\":\"well\",\"findings\":[]}},\"pod\":\"\",\"node\":null,\
+            "{{\"verdict\":{{\"level\":\"healthy\",\"findings\":[]}},\"pod\":\"\",\"node\":null,\
              \"version\":\"\",\"commit\":\"\",\"time\":0,\"uptimeSeconds\":0,\"health\":\"\",\
              \"probes\":[],\"dnsmasq\":null,\"containers\":[],\"clientsLimitedAt\":null,\"traffic\":[],\"kubedns\":{peer},\"nanny\":{peer}}}"
         );

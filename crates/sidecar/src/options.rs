@@ -83,8 +83,8 @@ pub struct Options {
         default_value = "http://127.0.0.1:8081/top"
     )]
     pub kubedns_top: String,
-    /// file or http URL of the nanny's status, for the status page, the verdict and the probes of
-    /// dnsmasq's upstreams; empty for none
+    /// path of a file with the nanny's status, or its http URL, for the status page, the verdict
+    /// and the probes of dnsmasq's upstreams; empty for none
     #[arg(
         long,
         value_name = "string",

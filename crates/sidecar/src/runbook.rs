@@ -252,7 +252,7 @@ mod tests {
     /// sections: the index and a general check.
     #[test]
     fn sections_have_the_same_parts() {
-        let others = ["Troubleshooting", "Is it well"];
+        let others = ["Troubleshooting", "Is it healthy"];
         for section in sections().filter(|section| !others.contains(&section.heading.as_str())) {
             let parts: Vec<&str> = TEXT[section.range]
                 .lines()

@@ -261,7 +261,7 @@ impl Verdicts {
     ) -> Result<Self, MetricError> {
         let level = metrics.int_gauge(
             &metric_name(namespace, "verdict"),
-            "Verdict on the pod: 0 for well, 1 for degraded, 2 for down.",
+            "Verdict on the pod: 0 for healthy, 1 for degraded, 2 for down.",
         )?;
         let found = metrics.int_gauge_vec(
             &metric_name(namespace, "verdict_findings"),
@@ -309,7 +309,7 @@ impl Verdicts {
         findings.sort_by_key(|finding| (Reverse(finding.level), finding.since));
         let level = findings
             .first()
-            .map_or(FindingLevel::Well, |worst| worst.level);
+            .map_or(FindingLevel::Healthy, |worst| worst.level);
         let verdict = PodVerdict { level, findings };
         self.export(&verdict);
         verdict

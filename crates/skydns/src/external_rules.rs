@@ -42,7 +42,7 @@ pub enum RuleKey {
 pub struct RuleAnswer<'a> {
     /// The key of the configuration whose rule gives the answer.
     pub key: RuleKey,
-    /// NXDOMAIN, or NOERROR for a name without records of the type.
+    /// NXDOMAIN, or NOERROR for a NODATA answer.
     pub rcode: u16,
     /// The owner of the SOA record, in wire format.
     pub soa_owner: &'a [u8],

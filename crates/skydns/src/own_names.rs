@@ -1,7 +1,7 @@
 //! Own names: hosts with addresses, and aliases of Services or of other names, from the
 //! configuration.
 //!
-//! An own name does not make a zone: other names, even below the own name, are not affected. The
+//! A host or an alias does not make a zone: other names, even names below it, are not affected. The
 //! only exception is `_port._protocol` below an alias, which is answered as well. An alias with a
 //! target in our zones is not answered with a CNAME: the answer has the records of the target, with
 //! the alias as their owner.
@@ -41,7 +41,7 @@ enum OwnName {
     Alias(Name),
 }
 
-/// Target of an own name.
+/// Target of a host or an alias.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnTarget<'v> {
     /// Addresses.

@@ -23,7 +23,7 @@ pub struct ServiceRecord<'v> {
     pub host: Host<'v>,
     /// A name relative to the zone, in wire format without the root: `3web 4apps 3svc`. See
     /// [`Host::Base`] and [`Host::Member`]. In SRV answers, the target of a record with addresses
-    /// is the name that [`Host::Member`] describes.
+    /// is the label of its entry followed by this name, as for [`Host::Member`].
     pub base: &'v [u8],
     /// Port of SRV answers; 0 if unknown.
     pub port: u16,

@@ -51,7 +51,7 @@ use wire::{Name, Query, Transport, rcode};
 /// Maximum number of concurrent transfers. Each transfer keeps a version of a zone and one
 /// message in memory.
 const MAX_TRANSFERS: usize = 128;
-/// Maximum number of concurrent transfers of one host.
+/// Maximum number of concurrent transfers to one host.
 const MAX_OF_HOST: usize = 8;
 /// Interval at which the history drops expired differences.
 const EXPIRY_INTERVAL: Duration = Duration::from_mins(1);

@@ -185,9 +185,9 @@ impl<B: Backend> UdpWorker<B> {
         replies.close_finished_if_due();
     }
 
-    /// Continues to serve while queries wait, for about four seconds at most. Then closes the
-    /// socket's queue, and answers the queries that are left in the queue. If the socket were
-    /// closed first, these queries would get no answer.
+    /// Continues to serve while received queries still wait for an answer, for about four seconds
+    /// at most. Then closes the socket's receive queue, and answers the queries that are left in
+    /// it. If the socket were closed first, these queries would get no answer.
     fn drain_socket(
         &mut self,
         buffers: &mut BatchBuffers,
@@ -279,7 +279,8 @@ impl<B: Backend> UdpWorker<B> {
     }
 
     /// Appends the answer to one datagram to `answers`, or passes the query on to be answered
-    /// later. `now` is the time at which the previous datagram was answered.
+    /// later. `now` is the time of the last answer in this batch. Before the first answer, it is
+    /// the time at which the batch was received.
     fn answer_datagram(
         &mut self,
         buffer: &[u8; MAX_QUERY],

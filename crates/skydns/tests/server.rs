@@ -1,4 +1,4 @@
-//! The server over real sockets: the form of answers, source addresses, metrics, and the stop.
+//! The server over real sockets: the form of answers, source addresses, metrics, and shutdown.
 #![allow(
     dead_code,
     clippy::expect_used,

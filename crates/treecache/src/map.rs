@@ -26,8 +26,8 @@ const MAX_BUCKET: usize = 16;
 const MAX_MERGED: usize = MAX_BUCKET / 2;
 
 /// A persistent hash map. A clone only increments a reference count. A change copies at most a few
-/// small buckets. It also copies the `O(log n)` inner nodes on the path from the root, unless no
-/// other map shares them.
+/// small buckets, and those of the `O(log n)` inner nodes on the path from the root that another
+/// map shares.
 pub struct Map<K, V> {
     root: TrieNode<K, V>,
 }
@@ -174,9 +174,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
         self.root.is_same(&other.root)
     }
 
-    /// Visits each key that only one of the maps has, or for whose two values `same` returns false.
-    /// `visit` receives the value in this map and the value in `other`. Shared nodes are skipped,
-    /// so few nodes are compared if one map is a copy of the other with few changes.
+    /// Visits the keys that only one of the maps has, and the common keys whose values differ
+    /// according to `same`. `visit` receives the value in this map and the value in `other`. Shared
+    /// nodes are skipped, so few nodes are compared if one map is a copy of the other with few
+    /// changes.
     pub fn differences<'a>(
         &'a self,
         other: &'a Self,

@@ -69,6 +69,10 @@ fn soa_text(data: &[u8]) -> Option<String> {
 
 fn strings_text(mut data: &[u8]) -> Option<String> {
     let mut texts = Vec::new();
+    // RDATA of TXT has at least one character-string (RFC 1035, section 3.3.14).
+    if data.is_empty() {
+        return None;
+    }
     while let Some((&len, rest)) = data.split_first() {
         let (text, rest) = rest.split_at_checked(usize::from(len))?;
         texts.push(quoted(text));

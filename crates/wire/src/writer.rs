@@ -197,8 +197,8 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
         }
     }
 
-    /// Appends a name. In [`NameForm::Parts`], a pointer replaces the longest suffix with which the
-    /// query name ends (RFC 1035, section 4.1.4).
+    /// Appends a name. In [`NameForm::Parts`], a pointer replaces the longest suffix that the name
+    /// shares with the query name (RFC 1035, section 4.1.4).
     ///
     /// The suffix must have the same upper and lower case in both names. Otherwise the pointer
     /// would change the case of our name to that in the query.
@@ -216,7 +216,8 @@ impl<'q, 'b> ResponseWriter<'q, 'b> {
         self.push_u16(u16::try_from(offset).unwrap_or(0) | 0xc000);
     }
 
-    /// Appends a name. A pointer replaces the longest suffix with which the query name ends.
+    /// Appends a name. A pointer replaces the longest suffix that the name shares with the query
+    /// name.
     fn push_compressed(&mut self, parts: &[&[u8]]) {
         let whole: SmallVec<[u8; 256]> =
             parts.iter().flat_map(|part| part.iter().copied()).collect();

@@ -20,8 +20,8 @@ const PROPAGATION: u64 = 3;
 /// kubedns stays ready for half of the lameduck time.
 const READY_WHILE_DRAINING: u64 = 4;
 
-/// Seconds by which the DNS server behind must outlive the DNS server in front. The server in front
-/// answers the clients, and may still wait for an answer of the server behind.
+/// Seconds by which the second DNS server must outlive the first, which answers the clients. The
+/// first server may still be waiting for an answer from the second.
 const OUTLIVES: u64 = 3;
 
 /// Containers whose `--lameduck` is too long for the grace period of the pod: the kubelet would

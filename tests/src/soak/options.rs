@@ -13,7 +13,7 @@ pub struct Options {
     /// Queries a second
     #[arg(long, default_value_t = 1500, value_name = "COUNT")]
     pub rate: u32,
-    /// Changes a second to Services, and as many to the Endpoints of a headless Service
+    /// Number of changes per second to Services, and also to the Endpoints of a headless Service
     #[arg(long, default_value_t = 10, value_name = "COUNT")]
     pub changes: u32,
     /// Put kubedns in front of dnsmasq

@@ -1,5 +1,5 @@
 //! Checks that three views of a pod agree about each fault: the sidecar's `/status`, the command
-//! `kubedns check cluster`, and the Prometheus alerts. `/status` must never say "well" while a
+//! `kubedns check cluster`, and the Prometheus alerts. `/status` must never say "healthy" while a
 //! client has had no usable answer for more than ten seconds.
 //!
 //! Each pod has its faults one after the other, and all pods run at the same time. A real
@@ -35,7 +35,7 @@ use self::client::Client;
 use self::fault::{Expected, Fault, Stage, sidecar_status};
 use self::prometheus::Prometheus;
 
-/// The longest time for which the pod may be called well while a client gets no usable answer.
+/// The longest time for which the pod may be called healthy while a client gets no usable answer.
 const OUTAGE: Duration = Duration::from_secs(10);
 /// Maximum time until `/status` reports a fault.
 const FOUND: Duration = Duration::from_secs(45);
@@ -64,7 +64,7 @@ const SILENCE: &[Fault] = &[Fault::UpstreamsSilent, Fault::StubServerServfails];
 const LOOP: &[Fault] = &[Fault::StubNameUnresolved, Fault::LaterLoop];
 const KUBEDNS: &[Fault] = &[Fault::ConfigMapRejected, Fault::KubednsFrozen];
 
-/// Before each fault, the pod must be well. The pod still reports some faults long after they have
+/// Before each fault, the pod must be healthy. The pod still reports some faults long after they have
 /// ended. Such a fault is the last one of its scene.
 const SCENES: [Scene; 23] = [
     scene(Topology::DropIn, REFUSALS),
@@ -184,9 +184,9 @@ impl Views<'_> {
         let mut looks = interval(LOOK);
         for _ in 0..LOOKS_WITHOUT_TRAFFIC {
             looks.tick().await;
-            if self.verdict().await?.level == FindingLevel::Well {
+            if self.verdict().await?.level == FindingLevel::Healthy {
                 return Err(
-                    "/status calls the pod well without traffic, although the fault stays"
+                    "/status calls the pod healthy without traffic, although the fault stays"
                         .to_owned(),
                 );
             }
@@ -195,18 +195,18 @@ impl Views<'_> {
         Ok(())
     }
 
-    /// Waits until `/status` and `check cluster` call the pod well.
+    /// Waits until `/status` and `check cluster` call the pod healthy.
     async fn become_well(&self) -> Result<(), String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let verdict = self.verdict().await?;
             let report = self.check().await;
-            if verdict.level == FindingLevel::Well && report["well"] == true {
+            if verdict.level == FindingLevel::Healthy && report["healthy"] == true {
                 return Ok(());
             }
             if Instant::now() > deadline {
                 return Err(format!(
-                    "the pod never becomes well: {verdict:#?}\n{report:#}"
+                    "the pod never becomes healthy: {verdict:#?}\n{report:#}"
                 ));
             }
         }
@@ -220,7 +220,9 @@ impl Views<'_> {
         if alerts.is_empty() {
             Ok(())
         } else {
-            Err(format!("alerts fire although the pod is well: {alerts:?}"))
+            Err(format!(
+                "alerts fire although the pod is healthy: {alerts:?}"
+            ))
         }
     }
 
@@ -234,10 +236,10 @@ impl Views<'_> {
             looks.tick().await;
             let outage = client.map_or(Duration::ZERO, Client::outage);
             let verdict = self.verdict().await?;
-            if outage > OUTAGE && verdict.level == FindingLevel::Well {
+            if outage > OUTAGE && verdict.level == FindingLevel::Healthy {
                 let last = client.map(Client::last).unwrap_or_default();
                 return Err(format!(
-                    "/status calls the pod well, although the client has had no usable answer for \
+                    "/status calls the pod healthy, although the client has had no usable answer for \
                      {outage:.1?}; the last result: {last}"
                 ));
             }
@@ -261,8 +263,8 @@ impl Views<'_> {
 
     async fn check_tells(&self, text: &str, kind: FindingKind) -> Result<(), String> {
         let report = self.check().await;
-        if report["well"] == true && !kind.keeps_answers() {
-            return Err(format!("check cluster calls the pod well: {report:#}"));
+        if report["healthy"] == true && !kind.keeps_answers() {
+            return Err(format!("check cluster calls the pod healthy: {report:#}"));
         }
         let mut lines = report["checks"].as_array().into_iter().flatten();
         if lines.any(|line| line["text"] == text && line["outcome"] != "passed") {

@@ -51,17 +51,17 @@ const ELSEWHERE: &str = "
     docs/migrating.md            | From 1.5                      | tests/tests/migrating.rs::from_1_5
     docs/migrating.md            | From 1.4                      | tests/tests/migrating.rs::from_1_4
     docs/migrating.md            | From 1.2 and earlier          | needs one etcd with the API v2 and another with the API v3
-    docs/migrating.md            | Going back                    | needs a cluster to migrate; was run on a kubelet
-    docs/migrating.md            | To a pod on each node         | needs a cluster to migrate; was run on a kubelet
+    docs/migrating.md            | Going back                    | needs a cluster to migrate; was tried in a cluster with a real kubelet
+    docs/migrating.md            | To a pod on each node         | needs a cluster to migrate; was tried in a cluster with a real kubelet
     docs/migrating.md            | check config --corefile       | crates/check/src/check_config/tests.rs::corefile_has_flags_of_deployment
     docs/migrating.md            | get deploy,rc                 | needs a cluster with nodes and pods
     docs/migrating.md            | make run                      | tests/tests/e2e.rs::guide_commands_work_when_pasted
-    docs/migrating.md            | Trying it beside the old one  | needs a cluster to migrate; was run on a kubelet
+    docs/migrating.md            | Trying it beside the old one  | needs a cluster to migrate; was tried in a cluster with a real kubelet
     docs/places.md               | GKE Standard                  | needs a cluster of this provider or tool; was not tried, as the page says
     docs/places.md               | kops                          | needs a cluster of this provider or tool; was not tried, as the page says
     docs/places.md               | RKE1                          | needs a cluster of this provider or tool; was not tried, as the page says
     docs/places.md               | Addon manager                 | needs a cluster of this provider or tool; was not tried, as the page says
-    docs/search.md               | get pod web-0                 | needs an API server with admission policies; was run on a kubelet
+    docs/search.md               | get pod web-0                 | needs an API server with admission policies; was tried in a cluster with a real kubelet
     docs/topologies.md           | EDE                           | crates/skydns/tests/forward/cache.rs::server_serves_stale_external_names
     docs/extended-errors.md      | EDE                           | crates/skydns/tests/server/extended_errors.rs::extended_error_names_cause
     docs/transfer.md             | kube-dns --transfer-to        | is only the beginning of a command line

@@ -195,7 +195,7 @@ async fn tokens_are_never_logged() {
     let said = [kubedns.stderr(), kubedns.stdout()].concat();
     assert!(
         said.len() > 15,
-        "the log has many lines at --v=10: {said:?}"
+        "the log must have more than 15 lines at --v=10: {said:?}"
     );
     for line in said {
         assert!(!line.contains(TOKEN) && !line.contains("Bearer"), "{line}");

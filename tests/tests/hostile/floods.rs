@@ -220,7 +220,8 @@ async fn idle_tcp_connections_are_survived() {
         open.push(connection);
     }
     // The kernel has accepted all connections, but kubedns may not have accepted all of them yet.
-    // kubedns closes the half-closed quarter after the answers, and the others after a timeout.
+    // kubedns closes a half-closed connection after it has sent the answer, and the other
+    // connections after a timeout.
     eventually(PATIENCE, || {
         let now = usage(&mut lab);
         let let_in = if now.descriptors > 1400 {

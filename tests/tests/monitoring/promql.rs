@@ -87,7 +87,7 @@ fn matchers<'a>(named: &mut Named, mut text: &'a str) -> &'a str {
 }
 
 /// Whether an expression can have a result if Prometheus has only series with these names. Labels
-/// are ignored, and an empty result of a comparison counts as a result.
+/// are ignored, and every comparison is assumed to be true.
 pub(crate) fn can_have_result(expression: &str, series: &BTreeSet<String>) -> bool {
     let expression = expression.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut alternatives = split_outside_groups(&expression, " or ").into_iter();

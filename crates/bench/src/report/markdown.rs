@@ -164,7 +164,7 @@ impl Outside {
              | | p50 | p99 | max |\n\
              | --- | --- | --- | --- |\n\
              {}{}\n\
-             Lost queries for cluster names: {lost}. Queries for external names: {asked}, of which {unanswered} got no answer (SERVFAIL counts as an \
+             Lost queries for cluster names: {lost}. Queries for external names: {asked}, without an answer: {unanswered} (SERVFAIL counts as an \
              answer). The last answer came {longest:.1} s after the last query. Peak memory of kubedns: {:.1} MB.\n",
             row("without these queries", self.without),
             row("with these queries", self.with),

@@ -112,7 +112,7 @@ fn count(checks: &[CheckLine], outcome: CheckOutcome) -> usize {
 }
 
 /// Whether no check failed.
-pub(super) fn is_well(checks: &[CheckLine]) -> bool {
+pub(super) fn is_healthy(checks: &[CheckLine]) -> bool {
     count(checks, CheckOutcome::Failed) == 0
 }
 
@@ -153,10 +153,10 @@ fn write_check(text: &mut String, check: &CheckLine) {
 }
 
 fn summary(checks: &[CheckLine]) -> String {
-    let verdict = if is_well(checks) {
-        "kube-dns is well"
+    let verdict = if is_healthy(checks) {
+        "kube-dns is healthy"
     } else {
-        "kube-dns is not well"
+        "kube-dns is not healthy"
     };
     let passed = count(checks, CheckOutcome::Passed);
     let warnings = counted(count(checks, CheckOutcome::Warning), "warning", "warnings");
@@ -169,9 +169,9 @@ fn without_controls(line: &str) -> String {
     line.replace(char::is_control, "?")
 }
 
-/// The report as JSON: `{"well": ..., "checks": [...]}`.
+/// The report as JSON: `{"healthy": ..., "checks": [...]}`.
 pub(super) fn render_json(checks: &[CheckLine]) -> String {
-    let document = serde_json::json!({ "well": is_well(checks), "checks": checks });
+    let document = serde_json::json!({ "healthy": is_healthy(checks), "checks": checks });
     format!("{document:#}\n")
 }
 
@@ -195,20 +195,20 @@ mod tests {
         let expected = format!(
             "API server\n\u{221a} it answers\n\npod\n\u{203c} one of two\n    a?b\n    Wait. See {RUNBOOKS}no-answers\n\
              \u{d7} it is silent\n\nnames\n- none\n\n\
-             kube-dns is not well: 1 passed, 1 warning, 1 failed, 1 skipped\n"
+             kube-dns is not healthy: 1 passed, 1 warning, 1 failed, 1 skipped\n"
         );
         assert_eq!(render_text(&checks()), expected);
-        let well: Vec<CheckLine> = checks()
+        let healthy: Vec<CheckLine> = checks()
             .into_iter()
             .filter(|check| check.outcome != CheckOutcome::Failed)
             .collect();
-        assert!(is_well(&well) && render_text(&well).contains("\nkube-dns is well: "));
+        assert!(is_healthy(&healthy) && render_text(&healthy).contains("\nkube-dns is healthy: "));
     }
 
     #[test]
     fn json_has_the_same_checks() {
         let document: serde_json::Value = serde_json::from_str(&render_json(&checks())).unwrap();
-        assert_eq!(document["well"], false);
+        assert_eq!(document["healthy"], false);
         assert_eq!(
             document["checks"][0],
             serde_json::json!({"group": "API server", "outcome": "passed", "text": "it answers"})

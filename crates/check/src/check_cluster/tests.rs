@@ -19,8 +19,8 @@ fn command_line_is_parsed_or_rejected() {
         "{help}"
     );
     let word = "unexpected word \"now\": the command accepts only flags";
-    let server = "--server \"127.0.0.1\": only http://HOST:PORT is accepted";
-    let sidecar = "--sidecar \"https://a:1\": only http://HOST:PORT is accepted";
+    let server = "--server \"127.0.0.1\": only HOST:PORT or http://HOST:PORT is accepted";
+    let sidecar = "--sidecar \"https://a:1\": only HOST:PORT or http://HOST:PORT is accepted";
     let dns = "--dns \"10.0.0.300\": bad IP address";
     for (argument, line) in [
         ("now", word),

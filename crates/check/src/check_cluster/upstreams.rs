@@ -114,28 +114,28 @@ impl RouteUpstream {
             let answer = match query_server(&server, transport, &question, TIMEOUT).await {
                 Ok(answer) => answer,
                 Err(error) => {
-                    let text = format!("{subject} does not answer, for {names}");
+                    let text = format!("{subject} ({names}) does not answer");
                     return CheckLine::warning(GROUP, text).with_detail(error.to_string());
                 }
             };
             if answer.is_usable() {
                 let time = milliseconds(answer.latency);
-                let text = format!("{subject} answers in {time}, for {names}");
+                let text = format!("{subject} ({names}) answers in {time}");
                 return CheckLine::passed(GROUP, text);
             }
             refusals.push(answer.describe_rcode());
         }
 
-        let text = format!("{subject} gives no usable answer, for {names}");
+        let text = format!("{subject} ({names}) gives no usable answer");
         CheckLine::warning(GROUP, text).with_detail(refusals.join(", "))
     }
 
     /// Repeats the state that kubedns reports. dnsmasq has no upstreams over TLS.
     fn repeat_state(&self, subject: &str, names: &str) -> CheckLine {
         if self.is_up {
-            CheckLine::passed(GROUP, format!("{subject} is in use, for {names}"))
+            CheckLine::passed(GROUP, format!("{subject} ({names}) is in use"))
         } else {
-            let text = format!("{subject} gives kubedns no usable answer, for {names}");
+            let text = format!("{subject} ({names}) gives kubedns no usable answer");
             CheckLine::warning(GROUP, text)
         }
     }

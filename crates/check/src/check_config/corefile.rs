@@ -33,7 +33,7 @@ const DEFAULT_NEGATIVE_TTL: u64 = 60;
 const REVERSE_ZONES: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
 
 /// Prints the Corefile for kubedns with these arguments and this configuration. The exit status is
-/// 1 if a flag or key has no counterpart.
+/// 1 if a flag or key has no counterpart, or only a partial one.
 pub(super) fn report(arguments: Vec<String>, config: &Config) -> Exit {
     let flags = KubednsFlags::read(arguments);
     let corefile = Corefile::new(&flags, config);

@@ -80,7 +80,7 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
     ),
     (
         &["strict-order", "o"],
-        Is("a fixed order: servers are always queried in the configured order"),
+        Is("a fixed order: servers are queried in the configured order, dead servers last"),
     ),
     (
         &["all-servers"],
@@ -137,7 +137,7 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
     (
         &["domain-needed", "D"],
         Missing(
-            "names of one label are forwarded if --topology is alone or cache; otherwise they get SERVFAIL",
+            "names of one label are forwarded with --topology=alone or --topology=cache; otherwise they get SERVFAIL",
         ),
     ),
     (

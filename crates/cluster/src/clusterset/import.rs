@@ -107,7 +107,7 @@ impl ImportNode {
                 }
                 true
             }
-            // A cluster's name is a DNS label, which never begins with `_`.
+            // A cluster's name is an RFC 1123 label, which never begins with `_`.
             [protocol, name] if protocol.starts_with('_') => {
                 let mut found = false;
                 for members in self.groups_at_name() {

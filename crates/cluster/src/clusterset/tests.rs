@@ -115,8 +115,8 @@ fn published() -> Arc<Published> {
     published
 }
 
-/// The RCODE, the answers and, after a semicolon, the additional section. Only the data of the
-/// records is kept, sorted.
+/// The RCODE, the answers and, after a semicolon, the additional section. The records of each
+/// section are sorted, and then only their data is kept.
 fn said(published: &Published, name: &str, rtype: &str) -> String {
     let (outcome, out) = ask(published, name, rtype, Transport::Tcp);
     assert!(

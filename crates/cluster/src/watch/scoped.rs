@@ -96,7 +96,8 @@ impl<E: Send + 'static> ScopedFeed<E> {
         sink: mpsc::Sender<ReceivedEvent<E>>,
         wrap: fn(Change<T>) -> E,
     ) -> Self {
-        // One collection needs no account: its own lists show what was deleted.
+        // A single collection needs no `NamespaceAccount`: its own lists show which objects were
+        // deleted.
         if collections.len() == 1
             && let Some(collection) = collections.pop()
         {

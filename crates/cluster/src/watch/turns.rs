@@ -156,7 +156,7 @@ impl ListTurnsFinder {
                 pods = desired,
                 ready,
                 ?waits,
-                "other pods start at the same time; the first lists of this pod wait"
+                "other pods start at the same time; first lists of this pod that have not begun wait"
             );
         }
         self.turn.send_replace(Some(turn));

@@ -92,9 +92,9 @@ async fn renewed_client_certificate_is_read_again() {
     feed.until(|mirror| mirror.lists == 1).await;
 }
 
-/// The connection is made for a proxy that rejects the certificate with the alert
-/// `CertificateExpired`. Before the feed starts, the kubeconfig is changed, and then names a proxy
-/// that accepts the certificate.
+/// The kubeconfig first names a proxy that rejects the certificate with the alert
+/// `CertificateExpired`. Before the feed starts, the kubeconfig is changed to name a proxy that
+/// accepts the certificate.
 #[tokio::test]
 async fn expired_certificate_rereads_kubeconfig() {
     let server = RunningApiServer::empty();

@@ -819,7 +819,12 @@ fn edited_record_is_transferred() {
         ),
         ("a mail exchange", mail, "al.sky.test.", CNAME),
         ("a host", host, "own.cluster.local.", A),
-        ("an own alias", own_alias, "own.sky.test.", CNAME),
+        (
+            "an alias of the configuration",
+            own_alias,
+            "own.sky.test.",
+            CNAME,
+        ),
         ("a stub domain", stub, "y.a.svc.cluster.local.", NS),
     ] {
         assert_transferred(what, &edit, owner, rtype);

@@ -8,7 +8,7 @@ use wildmatch::WildMatch;
 
 use crate::flags::{ValueError, plain_number};
 
-/// The crates of this project. Info, debug and trace events of other crates need a higher
+/// The crates of this project that log. Info, debug and trace events of other crates need a higher
 /// verbosity.
 const OURS: [&str; 19] = [
     "treecache",

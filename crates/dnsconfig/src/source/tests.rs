@@ -133,7 +133,7 @@ async fn unknown_keys_are_in_state() {
     assert_eq!(meant, Some(crate::ConfigKey::UpstreamNameservers));
     assert!(
         state.error.is_some() && state.is_default(),
-        "the invalid value is reported as well as the unknown key: {state:?}"
+        "the invalid value must be reported as well as the unknown key: {state:?}"
     );
     replace_upstream(dir.path(), "192.0.2.1");
     let state = running.until_mended().await;

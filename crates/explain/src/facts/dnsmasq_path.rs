@@ -313,7 +313,8 @@ impl DnsFront {
             .max_by_key(Name::label_count)
     }
 
-    /// The longest stub domain that contains `name` and has servers in dnsmasq.
+    /// The longest stub domain that contains `name`, among those that have servers and are not
+    /// names in `hosts` or `aliases`.
     fn stub_domain(&self, name: &Name) -> Option<StubDomain<'_>> {
         let mut longest: Option<StubDomain<'_>> = None;
         for (domain, servers) in &self.config.stub_domains {

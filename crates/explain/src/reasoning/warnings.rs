@@ -65,8 +65,7 @@ fn warn_of_progress(state: &ServerState, found: Option<&FoundObjects>) -> Option
             Some(CodedNote::new("not_synced", text))
         }
         SyncProgress::Stale | SyncProgress::StaleOverdue => {
-            let text = "the API server has not been reached since the start: the records come from \
-                        the snapshot file of an earlier run";
+            let text = "the first lists from the API server are not complete yet: the records come from the snapshot file of an earlier run";
             Some(CodedNote::new("stale", text))
         }
         SyncProgress::Synced => warn_of_lost_watches(state, found),

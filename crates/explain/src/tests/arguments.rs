@@ -91,7 +91,7 @@ fn names_answered_by_dnsmasq_are_not_forwarded() {
         (
             "--address=/ads.test/",
             [
-                "www.ads.test. is answered by dnsmasq, as its arguments say",
+                "www.ads.test. gets NXDOMAIN from dnsmasq, whose arguments deny the domain",
                 "A, AAAA, SRV  NXDOMAIN, answered by dnsmasq\n",
             ],
             "NXDOMAIN  dnsmasq itself answers\n",
@@ -181,7 +181,7 @@ fn arguments_take_cluster_names() {
         ),
         (
             "--address=/corp.cluster.local/",
-            "host.corp.cluster.local. is answered by dnsmasq, as its arguments say",
+            "host.corp.cluster.local. gets NXDOMAIN from dnsmasq, whose arguments deny the domain",
         ),
     ] {
         let mut cluster = Cluster::with_everything();

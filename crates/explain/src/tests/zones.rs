@@ -73,7 +73,7 @@ fn alias_of_unloaded_zone_fails() {
     let target = "web.apps.svc.clusterset.local";
     cluster.add_service(&mk_external_name("apps", "far", target));
     cluster.index.publish();
-    let text = "Service apps/far is an alias of web.apps.svc.clusterset.local, and its chain of aliases \
+    let text = "Service apps/far is an alias of web.apps.svc.clusterset.local, whose chain of aliases \
                 ends at web.apps.svc.clusterset.local. in zone clusterset.local., which is not loaded yet";
     let rows = [("far.apps.svc.cluster.local. A", ["alias_fails", text])];
     let pointers = ["/detail/reasons/0/code", "/detail/reasons/0/text"];

@@ -31,7 +31,7 @@ const LAST_PAUSE: Duration = Duration::from_mins(1);
 const READER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout at shutdown: of the write in progress, and of the STOP handshake.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
-/// Approximate size of a write, in octets.
+/// Approximate maximum size of a write, in octets.
 const CHUNK: usize = 64 << 10;
 
 /// Address of a dnstap reader.

@@ -1,6 +1,6 @@
 //! Finds pods and nodes by their addresses, for the clients in `GET /top`.
 //!
-//! For a request of `/top`, kubedns looks up the ranked clients at the API server, if the role of
+//! When `/top` is requested, kubedns looks up the ranked clients at the API server, if the role of
 //! kubedns may list pods. It does not watch all pods for `/top`, because `/top` is rarely read, and
 //! the watch would cost memory. With `--pods=verified`, kubedns watches pods anyway. But to save
 //! memory, it does not keep their names.
@@ -30,7 +30,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// Timeout of all look-ups of one request. The sidecar waits for `/top` for one second.
 const LOOKUPS_TIMEOUT: Duration = Duration::from_millis(700);
-/// Maximum number of list requests to the API server for one request of `/top`. With
+/// Maximum number of list requests to the API server for one request for `/top`. With
 /// `--namespaces`, an address needs one list request for each namespace. If this is more than the
 /// maximum, no address is looked up. With `--pods=node`, the maximum does not apply.
 const MAX_REQUESTS: usize = 20;
@@ -157,7 +157,7 @@ impl OwnerFinder {
     /// order of `addresses`.
     pub(crate) async fn find_owners(&self, addresses: &[IpAddr]) -> HashMap<IpAddr, ClientOwner> {
         let deadline = Instant::now() + self.timeout;
-        // Only one request of `/top` at a time looks up owners, because the API server scans all
+        // Only one request for `/top` at a time looks up owners, because the API server scans all
         // pods for each look-up.
         if let Ok(Ok(_turn)) = timeout_at(deadline, self.turn.acquire()).await {
             let found = timeout_at(deadline, self.look_up_missing(addresses)).await;

@@ -183,7 +183,7 @@ async fn cluster_names_alone_are_outside_names() {
     assert_eq!(kubedns.answers(OF_CLUSTER, "A").await, "198.51.100.4");
     let printer = "printer.home.test.";
     assert_eq!(kubedns.answers(printer, "A").await, "192.0.2.80");
-    // A name in `hosts` is in no zone. So the owner of the SOA record is the name itself.
+    // In a negative answer for a name in `hosts`, the owner of the SOA record is the name itself.
     let empty = kubedns.ask(printer, "AAAA").await;
     assert_eq!(empty.rcode_name(), "NOERROR");
     let owners: Vec<&str> = empty

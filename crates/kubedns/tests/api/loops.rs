@@ -16,8 +16,8 @@ use super::process::Kubedns;
 /// Timeout of all waits. It is long, because during a loop kubedns probes only every 15 seconds.
 const PATIENCE: Duration = Duration::from_mins(2);
 const WWW: &str = "www.outside.test.";
-const FOUND: &str = "upstream server forwards to this server, and is left out while it does";
-const FOUND_IN_DOMAIN: &str = "upstream server forwards to this server, and gets no queries for names in the domain while it does";
+const FOUND: &str = "upstream server forwards to this server, and gets no queries for external names while the loop lasts";
+const FOUND_IN_DOMAIN: &str = "upstream server forwards to this server, and gets no queries for names in the domain while the loop lasts";
 const GONE: &str = "forwarding loop through the upstream server has ended";
 
 /// A resolver that can forward to kubedns.

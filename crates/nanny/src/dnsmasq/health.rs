@@ -31,9 +31,9 @@ use wire::{Nameserver, ServerAddr};
 const INTERVAL: Duration = Duration::from_secs(3);
 /// Timeout of a probe. The next probe begins when a probe times out.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// A dnsmasq that is silent and idle for this long after the first missed probe hangs.
+/// If dnsmasq is silent and idle for this long after the first missed probe, it hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(3);
-/// A dnsmasq that is silent for this long hangs, even if it is busy.
+/// If dnsmasq is silent for this long, it hangs, even if it is busy.
 const BUSY_TOO_LONG: Duration = Duration::from_secs(30);
 /// The pause between probes before the first answer.
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);
@@ -161,9 +161,9 @@ struct ProbeSilence {
     last_state: ProcessState,
     /// The time since the first missed probe.
     lasts: Duration,
-    /// The last part of the silence, in which the process used no processor time.
+    /// How long the process has used no processor time, up to the last missed probe.
     idle: Duration,
-    /// The last part of the silence, in which a signal kept the process stopped.
+    /// How long a signal has kept the process stopped, up to the last missed probe.
     stopped: Duration,
 }
 

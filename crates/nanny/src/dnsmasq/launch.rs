@@ -11,8 +11,8 @@
 //! With [`ForwardMode::Kubedns`], or with rules for external names that kubedns applies, the nanny
 //! writes kubedns as the only server into the file, after the lines of the user's own servers file.
 //! With [`ForwardMode::Kubedns`], a configured server may need a transport other than plain DNS
-//! over UDP. In this case, the nanny writes its SERVFAIL server in place of kubedns until kubedns
-//! is known to follow the same configuration.
+//! over UDP. Until kubedns is known to follow the same configuration, the file then names the
+//! nanny's server that answers SERVFAIL ([`crate::dnsmasq::servfail_server`]) instead of kubedns.
 //!
 //! With [`ForwardMode::Kubedns`], the nanny does not pass the user's `--dns-loop-detect` to
 //! dnsmasq.
@@ -98,7 +98,7 @@ pub(crate) struct LaunchPlan {
     /// The resolv.conf files whose servers go into the nanny's servers file. Empty if dnsmasq reads
     /// resolv.conf itself or does not use it.
     pub(crate) resolv_files: Vec<PathBuf>,
-    /// The nanny reads changed resolv.conf files again.
+    /// Whether the nanny reads resolv.conf files again when they change.
     pub(crate) follow_resolv: bool,
     /// The reason why edits need a restart, if they do.
     pub(crate) restart_reason: Option<String>,
@@ -114,9 +114,9 @@ pub(crate) struct LaunchPlan {
 const SERVERS_FILE: &str = "--servers-file=";
 const LOOP_DETECTION: &str = "dns-loop-detect";
 /// Maximum number of queries that wait for kubedns at the same time (`--dns-forward-max`). kubedns
-/// forwards at most 512 queries of one client at a time, and fewer to one list of upstreams. The
-/// limit here is higher, so that kubedns rejects the excess. A much higher limit costs time,
-/// because dnsmasq searches the sockets of all waiting queries before each answer.
+/// forwards at most 512 queries of one client at a time, and at most 384 of them to the same list
+/// of upstreams. The limit here is higher, so that kubedns rejects the excess. A much higher limit
+/// costs time, because dnsmasq searches the sockets of all waiting queries before each answer.
 const MAX_FORWARDED: usize = 600;
 /// Milliseconds until the first retry to kubedns, and until dnsmasq stops retrying
 /// (`--fast-dns-retry`). Without these retries, a query that is lost in a restart of kubedns would

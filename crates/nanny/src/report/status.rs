@@ -24,10 +24,10 @@ struct LoopSources {
     /// The servers that are dnsmasq itself, or that forward the names of their stub domain to
     /// dnsmasq. The routes leave out these servers.
     omitted: BTreeSet<String>,
-    /// The servers through which a probe of the nanny came back to dnsmasq.
+    /// The servers through which a probe sent by the nanny came back to dnsmasq.
     probed: BTreeSet<String>,
-    /// The servers through which a probe of dnsmasq itself came back. dnsmasq probes at its start
-    /// and at each reload.
+    /// The servers through which a probe sent by dnsmasq itself came back. dnsmasq probes at its
+    /// start and at each reload.
     by_dnsmasq: BTreeSet<String>,
 }
 

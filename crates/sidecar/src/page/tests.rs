@@ -96,13 +96,13 @@ fn healthy_pod_is_shown_well() {
     let page = page(&good());
     assert!(
         page.starts_with("<!doctype html>")
-            && page.contains("<title>\u{2713} well kube-dns-abc kube-dns</title>")
+            && page.contains("<title>\u{2713} healthy kube-dns-abc kube-dns</title>")
     );
     says(
         &page,
         &[
             "kube-dns kube-dns-abc node node-1 sidecar 1.2.3 (abc1234) dnsmasq 2.90 as of 2026-11-20 20:54:15 UTC runbook \
-             \u{2713} well Nothing wrong was found.",
+             \u{2713} healthy Nothing wrong was found.",
             "kubedns \u{2713} answers records complete watching the API server last change from the API server 5 s ago",
             "dnsmasq \u{2713} answers hit ratio 75.0 % 30 hits, 10 misses cache of 1000 names, 9 insertions, 1 evictions \
              2 restarts end of the previous process: signal 9",
@@ -369,7 +369,9 @@ fn failing_upstreams_are_listed_twice() {
     status.dnsmasq.as_mut().unwrap().upstreams.clear();
     says(
         &render(&status, "0"),
-        &["Upstreams of dnsmasq no upstreams of dnsmasq are known, except servers with a --probe"],
+        &[
+            "Upstreams of dnsmasq no upstreams of dnsmasq are known; servers with their own --probe are not listed here",
+        ],
     );
 }
 
@@ -504,7 +506,7 @@ fn typed_name_outlives_refresh() {
     status.explains = false;
     assert!(
         !page(&status).contains("<form"),
-        "the form needs a URL of /explain"
+        "without --kubedns-explain, the page must have no form"
     );
 }
 
@@ -512,7 +514,7 @@ fn typed_name_outlives_refresh() {
 fn levels_differ_in_title_and_icon() {
     let mut icons = std::collections::BTreeSet::new();
     for (level, word) in [
-        (FindingLevel::Well, "well"),
+        (FindingLevel::Healthy, "healthy"),
         (FindingLevel::Degraded, "degraded"),
         (FindingLevel::Down, "down"),
     ] {

@@ -24,7 +24,7 @@ pub(super) fn dnsmasq_section(status: &SidecarStatus, dnsmasq: &DnsmasqReport) -
         section aria-label="upstreams of dnsmasq" {
             h2 { "Upstreams of dnsmasq" }
             @if by_kubedns { p { "dnsmasq forwards to kubedns, whose upstreams are below" } }
-            @if upstreams.is_empty() { @if !by_kubedns { p { "no upstreams of dnsmasq are known, except servers with a --probe" } } } @else {
+            @if upstreams.is_empty() { @if !by_kubedns { p { "no upstreams of dnsmasq are known; servers with their own --probe are not listed here" } } } @else {
                 (dnsmasq_table(upstreams, loops.unwrap_or(&BTreeSet::new()), status.time))
             }
         }

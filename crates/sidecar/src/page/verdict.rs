@@ -10,7 +10,7 @@ use super::text::largest_two_units;
 /// The appearance of a level.
 fn level_look(level: FindingLevel) -> Look {
     let (class, mark, words) = match level {
-        FindingLevel::Well => ("ok", "\u{2713}", "well"),
+        FindingLevel::Healthy => ("ok", "\u{2713}", "healthy"),
         FindingLevel::Degraded => ("itself", "\u{25d0}", "degraded"),
         FindingLevel::Down => ("failed", "\u{2717}", "down"),
     };
@@ -29,7 +29,7 @@ pub(super) fn icon(level: Option<FindingLevel>) -> String {
         None => {
             "%3Ccircle cx='8' cy='8' r='5.5' fill='none' stroke='%23808890' stroke-width='3'/%3E"
         }
-        Some(FindingLevel::Well) => "%3Ccircle cx='8' cy='8' r='7' fill='%231a7f37'/%3E",
+        Some(FindingLevel::Healthy) => "%3Ccircle cx='8' cy='8' r='7' fill='%231a7f37'/%3E",
         Some(FindingLevel::Degraded) => "%3Cpath d='M8 1 15 15H1Z' fill='%23bf8700'/%3E",
         Some(FindingLevel::Down) => "%3Cpath d='M1 1h14v14H1Z' fill='%23cf222e'/%3E",
     };

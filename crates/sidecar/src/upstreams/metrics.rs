@@ -1,5 +1,5 @@
-//! Metrics of the upstreams of dnsmasq. Only upstreams in dnsmasq's last list have series, and at
-//! most [`MAX_UPSTREAMS`](super::MAX_UPSTREAMS) of them.
+//! Metrics of the upstreams of dnsmasq. Only upstreams in the latest list of servers from dnsmasq
+//! have series, at most [`MAX_UPSTREAMS`](super::MAX_UPSTREAMS) of them.
 
 use std::net::SocketAddr;
 

@@ -592,7 +592,10 @@ fn worst_finding_is_the_verdict() {
         let lines = lines.filter_map(|line| line.strip_prefix("kubedns_verdict"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(verdicts.judge(Vec::new(), at(0)).level, FindingLevel::Well);
+    assert_eq!(
+        verdicts.judge(Vec::new(), at(0)).level,
+        FindingLevel::Healthy
+    );
     assert_eq!(exported(), [" 0"]);
 
     let finding = |kind, text: &str| PodFault::new(kind, "it", text);
@@ -628,8 +631,8 @@ fn short_fault_is_no_finding() {
     let verdicts = Verdicts::new("kubedns", true, &Metrics::new("x").unwrap()).unwrap();
     let lost = || vec![PodFault::new(FindingKind::ApiServerLost, "", "lost")];
     let at = |seconds| Now::at(Duration::from_secs(seconds));
-    assert_eq!(verdicts.judge(lost(), at(0)).level, FindingLevel::Well);
-    assert_eq!(verdicts.judge(lost(), at(29)).level, FindingLevel::Well);
+    assert_eq!(verdicts.judge(lost(), at(0)).level, FindingLevel::Healthy);
+    assert_eq!(verdicts.judge(lost(), at(29)).level, FindingLevel::Healthy);
     let verdict = verdicts.judge(lost(), at(30));
     assert_eq!(verdict.level, FindingLevel::Degraded);
     assert_eq!(verdict.findings[0].since, 0);
@@ -641,9 +644,12 @@ fn changed_clock_hides_no_finding() {
     let lost = || vec![PodFault::new(FindingKind::ApiServerLost, "", "lost")];
     let at = |seconds| Now::at(Duration::from_secs(seconds));
     let day = std::time::UNIX_EPOCH + Duration::from_hours(24);
-    assert_eq!(verdicts.judge(lost(), at(3600)).level, FindingLevel::Well);
+    assert_eq!(
+        verdicts.judge(lost(), at(3600)).level,
+        FindingLevel::Healthy
+    );
     let verdict = verdicts.judge(lost(), at(3601).set_to(day));
-    assert_eq!(verdict.level, FindingLevel::Well, "set forward");
+    assert_eq!(verdict.level, FindingLevel::Healthy, "set forward");
     let minute = std::time::UNIX_EPOCH + Duration::from_mins(1);
     let verdict = verdicts.judge(lost(), at(3630).set_to(minute));
     assert_eq!(verdict.level, FindingLevel::Degraded, "set back");

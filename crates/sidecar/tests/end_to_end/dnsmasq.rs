@@ -161,11 +161,11 @@ async fn counters_survive_a_restart_of_dnsmasq() {
 #[tokio::test]
 async fn upstreams_of_dnsmasq_are_probed() {
     let answers = |asked: &Asked| Reaction::from(Reply::to(&asked.packet).rcode("NXDOMAIN"));
-    let (well, probed_anyway) = tokio::join!(Upstream::start(answers), Upstream::start(answers));
+    let (healthy, probed_anyway) = tokio::join!(Upstream::start(answers), Upstream::start(answers));
     let dead: SocketAddr = (Ipv4Addr::LOCALHOST, free_port()).into();
     let port = free_port();
     let server = |server: SocketAddr| format!("--server={}#{}", server.ip(), server.port());
-    let further = [server(well.addr()), server(dead)];
+    let further = [server(healthy.addr()), server(dead)];
     let _process = dnsmasq_with(port, probed_anyway.addr(), &further).await;
     let mut flags = flags(port).to_vec();
     flags.push("--upstream-probe-interval-ms=1000".to_owned());
@@ -178,8 +178,8 @@ async fn upstreams_of_dnsmasq_are_probed() {
     let metric = |name: &str| format!("kubedns_dnsmasq_upstream_{name}");
     let errors = format!("errors_total{{cause=\"unreachable\",upstream=\"{dead}\"}}");
     until(&sidecar, &metric(&errors), 2.0).await;
-    let of_well = |name: &str| metric(&format!("{name}{{upstream=\"{}\"}}", well.addr()));
-    until(&sidecar, &of_well("probe_duration_seconds_count"), 2.0).await;
+    let of_healthy = |name: &str| metric(&format!("{name}{{upstream=\"{}\"}}", healthy.addr()));
+    until(&sidecar, &of_healthy("probe_duration_seconds_count"), 2.0).await;
     let conditions = || async {
         let status: Value = serde_json::from_str(&sidecar.get("/status").await.1).unwrap();
         let upstreams = status["dnsmasq"]["upstreams"].as_array().unwrap().clone();
@@ -193,7 +193,11 @@ async fn upstreams_of_dnsmasq_are_probed() {
         });
         said.collect::<std::collections::BTreeSet<String>>()
     };
-    let expected = [format!("{} answers", well.addr()), format!("{dead} silent")].into();
+    let expected = [
+        format!("{} answers", healthy.addr()),
+        format!("{dead} silent"),
+    ]
+    .into();
     eventually(PATIENCE, || async { conditions().await == expected }).await;
     let (status, _) = health(&sidecar).await;
     assert_eq!(
@@ -204,5 +208,5 @@ async fn upstreams_of_dnsmasq_are_probed() {
     // The exported number of queries comes from dnsmasq's own counter.
     let query = Query::new("www.outside.test.", "A");
     client::ask((Ipv4Addr::LOCALHOST, port).into(), &query).await;
-    until(&sidecar, &of_well("queries_total"), 1.0).await;
+    until(&sidecar, &of_healthy("queries_total"), 1.0).await;
 }

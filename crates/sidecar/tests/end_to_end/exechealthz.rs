@@ -15,16 +15,16 @@ const NAME: &str = "kubernetes.default.svc.cluster.local";
 /// The error text of a failed lookup.
 const REFUSED: &str = "no RRs for domain \"kubernetes.default.svc.cluster.local.\"";
 
-/// A DNS server that answers while `well` is true, and otherwise returns REFUSED.
+/// A DNS server that answers while `healthy` is true, and otherwise returns REFUSED.
 struct Server {
     upstream: Upstream,
-    well: Arc<AtomicBool>,
+    healthy: Arc<AtomicBool>,
 }
 
 impl Server {
     async fn start() -> Self {
-        let well = Arc::new(AtomicBool::new(true));
-        let answers = Arc::clone(&well);
+        let healthy = Arc::new(AtomicBool::new(true));
+        let answers = Arc::clone(&healthy);
         let upstream = Upstream::start(move |asked: &Asked| {
             let reply = Reply::to(&asked.packet);
             if answers.load(Ordering::Relaxed) {
@@ -34,7 +34,7 @@ impl Server {
             }
         })
         .await;
-        Self { upstream, well }
+        Self { upstream, healthy }
     }
 }
 
@@ -94,14 +94,14 @@ async fn one_command_checks_both_parts() {
         (200, "ok".to_owned()),
         "the check succeeds before the first result, as with exechealthz"
     );
-    pod.kubedns.well.store(false, Ordering::Relaxed);
+    pod.kubedns.healthy.store(false, Ordering::Relaxed);
     pod.replies(
         "/healthz",
         503,
         &format!("Healthz probe on /healthz error: healthz_2: {REFUSED}\n"),
     )
     .await;
-    pod.kubedns.well.store(true, Ordering::Relaxed);
+    pod.kubedns.healthy.store(true, Ordering::Relaxed);
     pod.replies("/healthz", 200, "ok").await;
     assert_eq!(pod.sidecar.get("/healthz-kubedns").await.0, 404);
     assert_eq!(pod.sidecar.get("/quit").await.0, 404);
@@ -122,7 +122,7 @@ async fn each_part_has_its_command() {
         "--quiet",
     ];
     let pod = Pod::start(&arguments).await;
-    pod.dnsmasq.well.store(false, Ordering::Relaxed);
+    pod.dnsmasq.healthy.store(false, Ordering::Relaxed);
     let refused = format!("Healthz probe on /healthz-dnsmasq error: healthz_1: {REFUSED}\n");
     pod.replies("/healthz-dnsmasq", 503, &refused).await;
     let page = pod.sidecar.get("/healthz-kubedns").await;
@@ -136,7 +136,7 @@ async fn probes_replace_commands() {
     let kubedns = format!("--probe=kubedns,127.0.0.1:10053,{NAME},1,A");
     let dnsmasq = format!("--probe=dnsmasq,127.0.0.1:53,{NAME},1,A");
     let pod = Pod::start(&[&kubedns, &dnsmasq, "--exechealthz-port=8080"]).await;
-    pod.kubedns.well.store(false, Ordering::Relaxed);
+    pod.kubedns.healthy.store(false, Ordering::Relaxed);
     for path in ["/healthz-kubedns", "/healthz"] {
         pod.replies(
             path,

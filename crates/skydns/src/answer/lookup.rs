@@ -79,9 +79,8 @@ impl NameContent {
 }
 
 impl<'q, V: View> AnswerWriter<'q, '_, V> {
-    /// One more than the number of items of one kind that fit into an answer. The smallest record
-    /// takes 16 octets: an A record with an owner pointer of 2, a fixed part of 10 and an address
-    /// of 4 octets.
+    /// One more than the number of records of 16 octets that fit into an answer. An A record takes
+    /// 16 octets: an owner pointer of 2, a fixed part of 10 and an address of 4 octets.
     pub(super) fn max_records(&self) -> usize {
         self.query.limit() / 16 + 1
     }

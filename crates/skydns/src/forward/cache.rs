@@ -6,12 +6,12 @@
 //!
 //! # Cached replies
 //!
-//! Whole replies with NOERROR or NXDOMAIN are cached, unless a TTL is zero. MINIMUM of the SOA
-//! record limits the lifetime of a negative reply (RFC 2308); without an SOA record, a negative
-//! reply is not cached. Replies to queries with forwarded EDNS options, such as a client subnet,
-//! are not cached. Neither are replies to queries for types that are not record types, such as ANY.
-//! The key of a cached reply includes the list of upstreams. After an edit of the list, earlier
-//! replies no longer match.
+//! Replies with NOERROR or NXDOMAIN are cached, unless they are truncated or a TTL is zero. MINIMUM
+//! of the SOA record limits the lifetime of a negative reply (RFC 2308); without an SOA record, a
+//! negative reply is not cached. Replies to queries with forwarded EDNS options, such as a client
+//! subnet, are not cached. Neither are replies to queries for types that are not record types, such
+//! as ANY. The key of a cached reply includes the list of upstreams. After an edit of the list,
+//! earlier replies no longer match.
 //!
 //! # Stale replies
 //!
@@ -20,7 +20,7 @@
 //! are in flight. Failures are SERVFAIL, REFUSED, and no usable reply within
 //! [`ForwardLimits::budget`](super::ForwardLimits::budget), which is the client response timer of
 //! RFC 8767, section 5. All TTLs of a stale answer are 30 seconds. After a failure of the
-//! upstreams, and while all of them are known to be dead, clients get the stale reply at once. The
+//! upstreams, or while all of them are known to be dead, clients get the stale reply at once. The
 //! upstreams are then retried every [`CacheLimits::recheck`], and no client waits for the retry.
 //!
 //! # Bounds

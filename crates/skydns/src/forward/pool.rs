@@ -334,7 +334,7 @@ async fn connect_tcp(upstream: &Upstream) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Fails all queries that wait for a connection, which takes no further queries.
+/// Fails all queries that wait for a connection that could not be opened.
 fn fail_all(mut questions: mpsc::Receiver<PendingQuery>, failure: UpstreamFailure) {
     while let Ok(question) = questions.try_recv() {
         question.fail(failure);

@@ -57,7 +57,8 @@ impl<B: Backend> Resolver<B> {
         let mut response = Vec::new();
 
         while let Some(candidate) = next_candidate(&mut walk, ask, &mut message) {
-            // The lookup of each name uses the waiting place and the deadline of the whole query.
+            // All lookups of the list share the deadline of the query, and its place among the
+            // waiting queries.
             let candidate = admitted.with_query(&candidate);
             response.clear();
             let reply = match self.try_candidate(&candidate.ask, &mut response) {

@@ -3,8 +3,8 @@
 //!
 //! If a walk for A, AAAA or CNAME ends at a name other than the query name, the answer begins with
 //! a CNAME to that name. Answers for other types have no such CNAME. A walk for TXT, for example,
-//! may end at a different name than the walk for addresses. Caches would use a CNAME from the TXT
-//! answer for addresses, too.
+//! may end at a different name than the walk for addresses. Caches would also apply a CNAME from
+//! the TXT answer to address queries.
 //!
 //! A walk for A, AAAA or CNAME ends at the first name with A or AAAA records or with an alias, as
 //! in glibc's resolver. The A and AAAA queries of a client then end at the same name. A walk for
@@ -137,7 +137,7 @@ impl SearchWalk {
             .filter(|_| self.asks_other_family)
             .unwrap_or(self.qtype);
 
-        // This is the query that the client would send if it walked the list itself.
+        // The ID, the flags except TC, and EDNS are those of the client's query.
         let header = Header {
             flags: query.header.flags & !flag::TC,
             counts: [1, 0, 0, u16::from(query.edns.is_some())],

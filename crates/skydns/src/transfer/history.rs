@@ -140,8 +140,8 @@ impl<V> TransferHistory<V> {
         known.drop_steps(now);
     }
 
-    /// Replaces the view of a zone whose records are the same in `view`. If the previous view
-    /// stayed in use, it would keep outdated records of other zones in memory.
+    /// Makes `view` the view of a zone whose records have not changed. The previous view would keep
+    /// outdated records of other zones in memory.
     pub(super) fn replace_view(&mut self, zone: &Name, view: &Arc<V>) {
         if let Some(known) = self.zones.get_mut(zone) {
             known.current = ZoneVersion::new(known.current.serial, Arc::clone(view));

@@ -1,5 +1,6 @@
 //! The owner names of a zone: the names of its stored records, the hosts and aliases of the
-//! configuration ("own names"), the ports below these aliases, and the zone cuts.
+//! configuration ("own names"), the names `_port._protocol.ALIAS` of these aliases, and the zone
+//! cuts.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -423,7 +423,7 @@ impl<V: View> ZoneTransfers<V> {
         since: ClientVersion,
         to: u32,
     ) -> Option<Vec<Arc<VersionStep>>> {
-        // Each process adds a mark of its own to EXPIRE, so EXPIRE shows which process made the
+        // Each process adds its own random number to EXPIRE, so EXPIRE shows which process made the
         // version.
         if since.expire != self.serials.expire_seconds() {
             return None;

@@ -141,8 +141,7 @@ impl UdpSocket {
         MultiHeaders::preallocate(count, control)
     }
 
-    /// Receives datagrams. `None` if no datagram arrives in time, or after an error, such as an
-    /// ICMP error for an earlier answer.
+    /// Receives datagrams. `None` if no datagram arrives in time, or after an error.
     pub(crate) fn receive_batch<'a, const N: usize>(
         &self,
         headers: &'a mut MultiHeaders<SockaddrStorage>,

@@ -84,7 +84,7 @@ async fn hop_by_hop_options_are_not_forwarded() {
     server.stop().await;
 }
 
-/// A query from a client over TCP is forwarded over UDP first. A dnsmasq as upstream handles only
+/// A query from a client over TCP is forwarded over UDP first. As an upstream, dnsmasq handles only
 /// twenty TCP connections at a time, but more queries over UDP.
 #[tokio::test(flavor = "multi_thread")]
 async fn tcp_client_is_forwarded_over_udp_first() {

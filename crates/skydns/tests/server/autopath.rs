@@ -88,10 +88,10 @@ async fn autopath_leaves_other_queries_unchanged() {
     }
 }
 
-/// For a CNAME query, the server looks up addresses. Here the upstream has an address for the
-/// queried name, so the answer to the CNAME query is NODATA. The upstream's reply has no SOA
-/// record. The server adds one, because clients do not cache NODATA without an SOA record (RFC
-/// 2308).
+/// When the server walks the search list for a CNAME query, it looks up addresses, as for an A
+/// query. Here the upstream has an address for the queried name, so the answer to the CNAME query
+/// is NODATA. The upstream's reply has no SOA record. The server adds one, because clients do not
+/// cache NODATA without an SOA record (RFC 2308).
 #[tokio::test(flavor = "multi_thread")]
 async fn cname_query_for_name_with_addresses_gets_soa() {
     let upstream = Upstream::start(|asked: &Asked| {

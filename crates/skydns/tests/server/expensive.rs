@@ -160,9 +160,8 @@ async fn expensive_query_of_other_host_has_turn() {
         .expect("the server stops in time");
 }
 
-/// If a search list completes the queried name to an expensive name, the query needs a place in the
-/// queue. If its host already has the maximum number of queries in the queue, the query gets
-/// SERVFAIL.
+/// If the walk of a search list reaches an expensive name, the query needs a place in the queue. If
+/// its host already has the maximum number of queries in the queue, the query gets SERVFAIL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn searched_name_needs_place_in_queue() {
     // Maximum number of expensive queries of one host that may wait.

@@ -98,7 +98,7 @@ alias.example.test| 10 CNAME alias.example.test.
 alias.example.test. 10 CNAME www.example.test.
 www.example.test. 300 A 198.51.100.1
 
-# an external alias without addresses
+# an external alias whose target has no AAAA records
 alias.example.test AAAA NOERROR
 alias.example.test| 10 CNAME alias.example.test.
 alias.example.test. 10 CNAME www.example.test.

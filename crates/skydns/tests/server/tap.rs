@@ -20,7 +20,7 @@ fn all_queries(rate: u32) -> WatchSettings {
 async fn next_record_in_time(watch: &mut TapWatch) -> TapRecord {
     tokio::time::timeout(TIMEOUT, watch.next_record())
         .await
-        .expect("a record")
+        .expect("a record must arrive before the timeout")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -77,7 +77,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The record as text. The owner name has the upper and lower case of `name`.
+    /// The record in presentation format, with `name` as its owner name, in the letter case of
+    /// `name`.
     fn under(&self, name: &str) -> String {
         format!("{name} {} IN {} {}", self.ttl, self.rtype, self.data)
     }

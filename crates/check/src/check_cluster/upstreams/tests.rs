@@ -77,16 +77,16 @@ async fn upstreams_of_dnsmasq_are_asked() {
     assert_eq!(
         checked(json!({"dnsmasq": {"upstreams": listed}})).await,
         [
-            format!("passed: {root} answers, for external names []"),
-            format!("passed: {private} answers, for external names []"),
+            format!("passed: {root} (external names) answers []"),
+            format!("passed: {private} (external names) answers []"),
             format!(
-                "warning: {broken} gives no usable answer, for external names \
+                "warning: {broken} (external names) gives no usable answer \
                  [SERVFAIL for . NS, SERVFAIL for www.test. A]"
             ),
-            format!("passed: {stub} answers, for names of acme.test []"),
+            format!("passed: {stub} (names of acme.test) answers []"),
             format!(
-                "warning: {closed} does not answer, for the names that dnsmasq's arguments route to \
-                 it [connection refused]"
+                "warning: {closed} (the names that dnsmasq's arguments route to it) does not \
+                 answer [connection refused]"
             ),
         ]
     );
@@ -106,11 +106,11 @@ async fn upstreams_of_kubedns_are_asked() {
     assert_eq!(
         checked(json!({"dnsmasq": null, "kubedns": {"known": {"routes": routes}}})).await,
         [
-            format!("passed: kubedns: tcp://{tcp} answers, for external names []"),
-            "passed: kubedns: tls://192.0.2.1:853#dns.test is in use, for external names []".to_owned(),
-            "warning: kubedns: tls://192.0.2.2:853 gives kubedns no usable answer, for external names []".to_owned(),
+            format!("passed: kubedns: tcp://{tcp} (external names) answers []"),
+            "passed: kubedns: tls://192.0.2.1:853#dns.test (external names) is in use []".to_owned(),
+            "warning: kubedns: tls://192.0.2.2:853 (external names) gives kubedns no usable answer []".to_owned(),
             format!(
-                "warning: kubedns: {stub} gives no usable answer, for names of acme.test \
+                "warning: kubedns: {stub} (names of acme.test) gives no usable answer \
                  [SERVFAIL for acme.test. SOA]"
             ),
         ]

@@ -236,12 +236,17 @@ fn alias_failure(snapshot: &Snapshot, name: &Name) -> String {
 
     let last = chain.last().unwrap_or(name);
     if last.label_count() < 2 {
-        return "and names of one label are not forwarded".to_owned();
+        return match chain.len() {
+            0..=2 => "and names of one label are not forwarded".to_owned(),
+            _ => format!(
+                "whose chain of aliases ends at {last}, and names of one label are not forwarded"
+            ),
+        };
     }
     match name_kind::further_zone(snapshot, last) {
         Some(zone) if !zone.records.has_synced() => {
             format!(
-                "and its chain of aliases ends at {last} in zone {}, which is not loaded yet",
+                "whose chain of aliases ends at {last} in zone {}, which is not loaded yet",
                 zone.domain
             )
         }

@@ -57,7 +57,9 @@ fn forwarding_verb(candidate: &NameCandidate) -> String {
     let dnsmasq = &candidate.dnsmasq;
     match dnsmasq.denial() {
         Some(rcode::REFUSED) => return "is refused by dnsmasq, which has no upstream".to_owned(),
-        Some(_) => return "is answered by dnsmasq, as its arguments say".to_owned(),
+        Some(_) => {
+            return "gets NXDOMAIN from dnsmasq, whose arguments deny the domain".to_owned();
+        }
         None => {}
     }
     match forwarded_to(candidate) {
@@ -66,7 +68,7 @@ fn forwarding_verb(candidate: &NameCandidate) -> String {
     }
 }
 
-/// The servers that receive a forwarded name; `None` if kubedns has no server for the name.
+/// The servers that receive a forwarded name; `None` if there is no server for the name.
 pub(super) fn forwarded_to(candidate: &NameCandidate) -> Option<String> {
     let NameCandidate { dnsmasq, route, .. } = candidate;
     // If dnsmasq forwards the name to other servers, kubedns never receives the query.

@@ -33,7 +33,7 @@ const MISTAKES: &str = r#"
     web --ndots=99       | kube-dns explain: ndots "99": a number from 0 to 15 is accepted\n
     web --namespace=apps | Usage of kube-dns explain: see kube-dns explain --help\nunknown flag: --namespace\n
     web B                | kube-dns explain: unknown type "B"; expected one of A, AAAA, SRV,
-    web --server=ftp://x | kube-dns explain: --server "ftp://x": only http://HOST:PORT is accepted\n
+    web --server=ftp://x | kube-dns explain: --server "ftp://x": only HOST:PORT or http://HOST:PORT is accepted\n
 "#;
 
 #[tokio::test]

@@ -314,7 +314,8 @@ fn own_addresses_are_omitted_as_loops() {
     assert_eq!(of_node, "192.0.2.1; loop 127.0.0.1:53 for all");
 }
 
-/// Queries may wait for a server that an edit removes, so the nanny must recognize such an edit.
+/// When an edit removes a server, queries may still await its reply. The nanny must recognize such
+/// an edit, so that these queries are not dropped.
 #[test]
 fn edit_that_removes_server_is_recognized() {
     const UPSTREAM: (&str, &str) = ("upstreamNameservers", r#"["192.0.2.7"]"#);

@@ -62,7 +62,7 @@ impl StaleOutages {
             tracing::info!(
                 upstreams = upstream_list(upstreams),
                 ?lasted,
-                "upstream servers answer again, stale answers ended"
+                "upstream servers answer again; stale answers are no longer served"
             );
         }
     }

@@ -327,8 +327,8 @@ fn entry_head_has_48_octets() {
 }
 
 proptest! {
-    /// For any reply of an upstream, the answer from the entry is a valid message. The answer is
-    /// longer than the reply by at most an OPT record.
+    /// For any cached reply whose records are readable, the answer from the entry is a valid
+    /// message. The answer is longer than the reply by at most an OPT record.
     #[test]
     fn entry_answers_are_well_formed(
         flips in proptest::collection::vec((12..200_usize, any::<u8>()), 0..6),
