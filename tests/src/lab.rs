@@ -57,9 +57,9 @@ impl Lab {
     pub async fn with_upstream(flags: &[&str], handler: impl Handler) -> Self {
         let cluster = Cluster::start();
         let upstream = Upstream::start(handler).await;
-        let directory = tempfile::tempdir().expect("a directory");
-        let kubeconfig =
-            write_kubeconfig(directory.path(), &cluster.url(), &json!({})).expect("a kubeconfig");
+        let directory = tempfile::tempdir().expect("a temporary directory must be made");
+        let kubeconfig = write_kubeconfig(directory.path(), &cluster.url(), &json!({}))
+            .expect("the kubeconfig must be written");
         let address = upstream.addr().to_string();
         let mut all = vec![
             format!("--kubecfg-file={}", kubeconfig.display()),
@@ -100,7 +100,7 @@ impl Lab {
     async fn apply(&mut self, kind: &str, object: Value) {
         self.cluster
             .apply(&json!({"type": kind, "object": object}))
-            .expect("an object");
+            .expect("the object must be applied");
         self.markers
             .follow(&object, &self.cluster, &mut self.server)
             .await
@@ -114,7 +114,7 @@ impl Lab {
     /// Adds or changes many Services and Endpoints, and waits until kubedns has applied them all.
     pub async fn set_all(&mut self, objects: impl IntoIterator<Item = Value>) {
         for object in objects {
-            self.cluster.set(object).expect("an object");
+            self.cluster.set(object).expect("the object must be stored");
         }
         self.markers
             .services(&self.cluster, &mut self.server)

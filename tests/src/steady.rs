@@ -126,7 +126,7 @@ impl Steady {
         self.task
             .join_next()
             .await
-            .expect("a task")
+            .expect("the client must have a task")
             .expect("the client does not panic");
         self.shared.ledger.lock().report()
     }
@@ -139,7 +139,7 @@ impl Shared {
             .iter()
             .filter(|question| question.path == path)
             .count();
-        u32::try_from(of_path).expect("few questions")
+        u32::try_from(of_path).expect("the count of questions must fit into 32 bits")
     }
 
     /// The failure message for a path that does not give enough right answers in time.

@@ -194,8 +194,8 @@ async fn strict_udp_answers_fit_1232_octets() {
         let question = Query::new(name, "A").edns(4096).wire();
         let packet = client::udp(lab.dns(), &question, PATIENCE)
             .await
-            .expect("an answer");
-        let answer = Message::parse(&packet).expect("a whole message");
+            .expect("an answer must arrive");
+        let answer = Message::parse(&packet).expect("the answer must be a whole message");
         assert!(packet.len() <= 1232, "{name}: {} octets", packet.len());
         assert!(
             answer.has("tc") && answer.answer.len() > 30,

@@ -145,7 +145,7 @@ async fn kubectl_service_answers_until_deleted() {
     assert_eq!(
         status.as_deref(),
         Some("NXDOMAIN"),
-        "the name does not exist yet"
+        "the name must not exist yet"
     );
 
     kubectl.with_input("apply -f -", HELLO).await;
@@ -182,7 +182,7 @@ async fn stub_domain_follows_kubectl_edits() {
     assert_eq!(
         status.as_deref(),
         Some("NXDOMAIN"),
-        "the name does not exist yet"
+        "the name must not exist yet"
     );
     assert_eq!(corporate.count(), 0);
 
@@ -250,7 +250,7 @@ async fn ctrl_c_leaves_nothing_behind() {
         let processes = descendants(pod.process.id());
         assert!(
             processes.len() >= 5,
-            "localpod, kubedns, the nanny, dnsmasq and the sidecar are running: {processes:?}"
+            "localpod, kubedns, the nanny, dnsmasq and the sidecar must be running: {processes:?}"
         );
         let config_dir = pod.status().config_dir;
         assert!(config_dir.is_dir());

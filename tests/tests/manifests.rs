@@ -77,7 +77,10 @@ fn every_directory_renders_valid_objects() {
     for name in names() {
         let documents = rendered(&name);
         let workloads = pods(&documents).len();
-        assert_eq!(workloads, 1, "{name}: exactly one workload is kube-dns");
+        assert_eq!(
+            workloads, 1,
+            "{name}: exactly one workload must be kube-dns"
+        );
         for document in documents {
             let checked = schema::check(&document);
             assert_eq!(checked, Ok(()), "{name}: {}", label(&document));
@@ -524,7 +527,7 @@ fn alone_has_two_containers() {
         !volumes
             .clone()
             .any(|volume| volume.get("name").is_some_and(|name| name == "run")),
-        "only the nanny needs the volume `run`"
+        "only the nanny must need the volume `run`"
     );
 }
 

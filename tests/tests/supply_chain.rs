@@ -62,12 +62,18 @@ fn images_contain_their_licences() {
         String::from_utf8_lossy(&output.stderr)
     );
     let text = String::from_utf8_lossy(&output.stdout);
-    let (list, texts) = text.split_once("\n====").expect("a list and the texts");
+    let (list, texts) = text
+        .split_once("\n====")
+        .expect("the output must have a list and the texts");
     let page = read("THIRD-PARTY-LICENCES.md");
     let mut crates = 0;
     for line in list.lines().filter_map(|line| line.strip_prefix("  ")) {
-        let (named, _licence) = line.split_once(": ").expect("a crate and its licence");
-        let (name, version) = named.split_once(' ').expect("a name and a version");
+        let (named, _licence) = line
+            .split_once(": ")
+            .expect("the line must have a crate and its licence");
+        let (name, version) = named
+            .split_once(' ')
+            .expect("a crate must have a name and a version");
         assert!(
             page.contains(&format!("crates/{name}/{version})")),
             "{named} is not on the page"

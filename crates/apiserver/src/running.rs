@@ -50,7 +50,7 @@ impl RunningApiServer {
     /// If no port is free.
     pub fn start(options: Options) -> Self {
         ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), options)
-            .expect("a free port")
+            .expect("a port must be free")
             .spawn()
     }
 
@@ -76,7 +76,7 @@ impl RunningApiServer {
     pub fn set(&self, object: Value) {
         self.store
             .set(object)
-            .expect("an object that the server can store");
+            .expect("the server must be able to store the object");
     }
 
     /// Deletes an object.
@@ -87,6 +87,6 @@ impl RunningApiServer {
     pub fn delete(&self, resource: Resource, namespace: &str, name: &str) {
         self.store
             .delete(resource, namespace, name)
-            .expect("an object of this name");
+            .expect("an object of this name must exist");
     }
 }

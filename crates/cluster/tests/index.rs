@@ -525,7 +525,7 @@ fn snapshot_synced_after_both_lists() {
     index.publish();
     assert!(
         !published.get().has_synced(),
-        "the endpoints are not listed yet"
+        "the snapshot must not be synced before the endpoints are listed"
     );
     index.apply(Event::Endpoints(Change::RelistStarted));
     index.apply(Event::Endpoints(Change::RelistDone));

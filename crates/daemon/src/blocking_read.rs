@@ -54,7 +54,7 @@ mod tests {
         let hanging = reading.run(move || hangs.recv().unwrap_or_default());
         assert!(
             timeout(Duration::from_millis(10), hanging).await.is_err(),
-            "the read hangs"
+            "the read must hang"
         );
         for _ in 0..3 {
             assert_eq!(reading.run(|| 9).await, None);

@@ -47,6 +47,6 @@ mod tests {
         assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert_eq!(fs::read(&path).unwrap(), b"old");
         let count = fs::read_dir(directory.path()).unwrap().count();
-        assert_eq!(count, 1, "the partial file is removed");
+        assert_eq!(count, 1, "the partial file must be removed");
     }
 }

@@ -143,7 +143,7 @@ mod tests {
             std::future::pending::<()>().await;
         });
         drop(task);
-        assert!(ended.await.is_err(), "the task was dropped");
+        assert!(ended.await.is_err(), "the task must be dropped");
     }
 
     #[tokio::test]

@@ -536,7 +536,7 @@ mod tests {
         assert_eq!(
             find_keys(&tree, "").unwrap().len(),
             5,
-            "a query for the apex finds all messages"
+            "a query for the apex must find all messages"
         );
     }
 

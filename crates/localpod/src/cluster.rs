@@ -133,7 +133,11 @@ mod tests {
         let moved = r#"{"acme.example":["127.0.0.1:7006"],"b.example":["192.0.2.1"]}"#;
         assert_eq!(pointed(example, 5306, 7006).as_deref(), Some(moved));
         let unchanged = pointed(example, 5306, 5306);
-        assert_eq!(unchanged.as_deref(), Some(example), "nothing to change");
+        assert_eq!(
+            unchanged.as_deref(),
+            Some(example),
+            "the same port must change nothing"
+        );
         for other in [
             "",
             "{}",

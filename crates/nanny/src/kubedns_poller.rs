@@ -162,7 +162,7 @@ mod tests {
         };
         wanted.send_replace(true);
         asked(2).await;
-        assert_eq!(*said.borrow(), None, "REFUSED has no routes");
+        assert_eq!(*said.borrow(), None, "REFUSED must give no routes");
         for (text, expected) in [
             ("configuration=1 routes=2 topology=cache", "1 2 cache"),
             ("silence", "1 2 cache"),

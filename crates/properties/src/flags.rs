@@ -64,7 +64,7 @@ fn read<P: Parser + Debug>(program: &str, style: Style, argv: &[OsString]) -> Op
             );
             assert!(
                 exit.stdout.is_empty() != exit.stderr.is_empty(),
-                "the text is on exactly one of stdout and stderr: {exit:?}"
+                "the text must be on exactly one of stdout and stderr: {exit:?}"
             );
             None
         }

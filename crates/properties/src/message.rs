@@ -56,21 +56,21 @@ pub(crate) fn alone(record: &Record<'_>) -> Option<Vec<u8>> {
 pub(crate) fn answers(query: &[u8], transport: Transport, reply: &[u8]) {
     let message = read(reply);
     let (asked, said) = (flags(query), message.header().flags);
-    assert_eq!(reply.get(..2), query.get(..2), "the ID is the query's");
+    assert_eq!(reply.get(..2), query.get(..2), "the ID must be the query's");
     assert!(
         message.header().is_response(),
-        "the reply is marked as a response"
+        "the reply must be marked as a response"
     );
     let found = asked & flag::OPCODE;
-    assert_eq!(found, said & flag::OPCODE, "the opcode is the query's");
-    assert_eq!(said & 0x0040, 0, "the reserved bit is zero");
+    assert_eq!(found, said & flag::OPCODE, "the opcode must be the query's");
+    assert_eq!(said & 0x0040, 0, "the reserved bit must be zero");
     let opts: Vec<_> = message
         .records()
         .filter(|record| record.rtype == rtype::OPT)
         .collect();
     assert!(
         opts.iter().all(|opt| opt.section == Section::Additional),
-        "OPT is an additional record"
+        "OPT must be an additional record"
     );
     let plain = transport == Transport::Udp && opts.is_empty();
     let limit = if plain {
@@ -108,22 +108,36 @@ fn fits_query(
 
     let end = parsed.question_end();
     let found = reply.get(12..end);
-    assert_eq!(found, query.get(12..end), "the question is the query's");
-    assert_eq!(message.question_end(), end, "the reply has one question");
+    assert_eq!(
+        found,
+        query.get(12..end),
+        "the question must be the query's"
+    );
+    assert_eq!(
+        message.question_end(),
+        end,
+        "the reply must have one question"
+    );
     let expected = usize::from(parsed.edns.is_some());
-    assert_eq!(opt_count, expected, "EDNS is answered with EDNS");
+    assert_eq!(
+        opt_count, expected,
+        "the reply must have EDNS if and only if the query has EDNS"
+    );
 }
 
 fn is_rejection(message: &Message<'_>, error: &ErrorResponse, opt_count: usize) {
     let rcode = extended_rcode(message);
-    assert_eq!(rcode, error.rcode, "the rejection has the expected RCODE");
+    assert_eq!(
+        rcode, error.rcode,
+        "the rejection must have the expected RCODE"
+    );
     assert_eq!(
         opt_count,
         usize::from(error.dnssec_ok.is_some()),
-        "a rejection has EDNS if and only if the EDNS of the query was readable"
+        "a rejection must have EDNS if and only if the EDNS of the query was readable"
     );
     let others = message.records().count();
-    assert_eq!(others, opt_count, "a rejection has no other records");
+    assert_eq!(others, opt_count, "a rejection must have no other records");
 }
 
 /// The whole RCODE, with the upper bits from the OPT record (RFC 6891, section 6.1.3).

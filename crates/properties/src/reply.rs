@@ -57,7 +57,7 @@ fn asked(octets: &[u8], edns: Option<u16>) -> Vec<u8> {
 fn walk(message: &Message<'_>, octets: &[u8]) {
     let mut at = message.question_end();
     for record in message.records() {
-        assert_eq!(record.range().start, at, "records follow each other");
+        assert_eq!(record.range().start, at, "records must follow each other");
         assert!(
             record.ttl_range().end < record.data_range().start + 1
                 && record.data_range().end <= octets.len()
@@ -84,7 +84,7 @@ fn again(record: &Record<'_>) {
     let fields = (same.rtype, same.class, same.ttl);
     assert_eq!(fields, (record.rtype, record.class, record.ttl));
     let found = message::alone(&same);
-    assert_eq!(found, Some(octets), "uncompressed names do not change");
+    assert_eq!(found, Some(octets), "uncompressed names must not change");
 }
 
 /// Checks that a reply with an ID other than the query's is rejected. Checks that an accepted reply
@@ -121,7 +121,7 @@ fn judge(query: &Query<'_>, octets: &[u8]) -> Option<UpstreamReply> {
     assert!(
         read.question()
             .is_some_and(|question| question.matches(asked)),
-        "the reply has the question of the query"
+        "the reply must have the question of the query"
     );
     Some(reply)
 }
@@ -152,7 +152,7 @@ fn pass_on(query: &Query<'_>, reply: &UpstreamReply) {
     assert_eq!(
         read.question(),
         Some(asked),
-        "the letters in the question have the same case as in the query"
+        "the letters in the question must have the same case as in the query"
     );
     let opts = read
         .section(Section::Additional)
@@ -167,7 +167,7 @@ fn pass_on(query: &Query<'_>, reply: &UpstreamReply) {
         assert_eq!(
             truncated,
             read.header().is_truncated(),
-            "TC is set if and only if the answer is truncated"
+            "TC must be set if and only if the answer is truncated"
         );
     }
 }
@@ -194,7 +194,7 @@ fn pass_on_to_others(query: &Query<'_>, reply: &UpstreamReply) {
                 unreachable!("our own query is malformed: {other:02x?}")
             };
             let other_key = forward::UpstreamQuery::of_client(&other);
-            assert_eq!(other_key, key, "both clients share one upstream query");
+            assert_eq!(other_key, key, "both clients must share one upstream query");
             pass_on(&other, reply);
         }
     }

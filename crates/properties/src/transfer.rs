@@ -100,7 +100,7 @@ pub fn transfer(input: &[u8]) {
     assert_eq!(
         types.is_empty(),
         refused,
-        "a transfer has records, and a rejection has none"
+        "a transfer must have records, and a rejection must have none"
     );
     assert!(
         refused || !has_key,

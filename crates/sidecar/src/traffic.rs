@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(
             rates(30, Some(kubedns(7.0))).1,
             None,
-            "the previous reading has no counters"
+            "a reading without counters must give no rate"
         );
         assert_eq!(
             rates(40, Some(kubedns(7.0))),
@@ -250,6 +250,10 @@ mod tests {
 
         assert_eq!(hits(0, 1_000, 50), None);
         assert_eq!(hits(10, 6_000, 60), Some(2.0), "ten hits in five seconds");
-        assert_eq!(hits(20, 6_000, 60), None, "dnsmasq was not read again");
+        assert_eq!(
+            hits(20, 6_000, 60),
+            None,
+            "the same reading of dnsmasq must give no rate"
+        );
     }
 }

@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(
             returned,
             [],
-            "an upstream that left the report loses its history"
+            "an upstream that left the report must lose its history"
         );
     }
 }

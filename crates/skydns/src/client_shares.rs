@@ -120,13 +120,13 @@ mod tests {
         assert_eq!((held.len(), shares.taken()), (6, 6));
         assert!(
             shares.take_share(client(1)).is_none(),
-            "client 1 holds its whole share"
+            "client 1 must not get more than its share"
         );
 
         let mapped = Ipv4Addr::from_bits(1).to_ipv6_mapped();
         assert!(
             shares.take_share(mapped.into()).is_none(),
-            "the mapped address belongs to the same client"
+            "the mapped address must belong to the same client"
         );
 
         held.drain(..2);

@@ -122,7 +122,7 @@ mod tests {
 
         // All queries wait before the first query is answered.
         let (_, place, ()) = tokio::join!(greedy, other, async { drop(turn) });
-        assert_eq!(place, Some(1), "the other host is second of 51");
+        assert_eq!(place, Some(1), "the other host must be second of 51");
         assert_eq!(done.load(Ordering::SeqCst), 51);
     }
 

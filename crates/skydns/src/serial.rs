@@ -207,7 +207,7 @@ mod tests {
         let first = ZoneSerials::starting_at(1000, 7);
         assert!(
             !first.are_before(1000),
-            "the previous process may have used this second as a serial"
+            "this second must count as used: the previous process may have used it as a serial"
         );
         assert!(first.are_before(1001));
 
@@ -218,7 +218,7 @@ mod tests {
         assert_ne!(
             first.soa_numbers(last),
             second.soa_numbers(last),
-            "for the same serial, processes with different marks have different EXPIRE values"
+            "for the same serial, processes with different marks must have different EXPIRE values"
         );
     }
 }

@@ -57,13 +57,13 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The answer to a message over UDP.
 async fn exchange_udp(server: SocketAddr, query: &[u8]) -> Vec<u8> {
     let answer = client::udp(server, query, TIMEOUT).await;
-    answer.expect("an answer over UDP")
+    answer.expect("an answer must arrive over UDP")
 }
 
 /// The answer to a message over TCP.
 async fn exchange_tcp(server: SocketAddr, query: &[u8]) -> Vec<u8> {
     let answer = client::tcp(server, query, TIMEOUT).await;
-    answer.expect("an answer over TCP")
+    answer.expect("an answer must arrive over TCP")
 }
 
 async fn answer_over_udp(server: SocketAddr, query: &Query) -> String {
@@ -78,22 +78,26 @@ async fn answer_over_tcp(server: SocketAddr, query: &Query) -> String {
 async fn next_datagram(socket: &UdpSocket) -> Vec<u8> {
     let mut buffer = [0; 4096];
     let received = tokio::time::timeout(TIMEOUT, socket.recv(&mut buffer)).await;
-    let length = received.expect("in time").expect("received");
+    let length = received
+        .expect("a datagram must arrive in time")
+        .expect("a datagram must arrive");
     buffer[..length].to_vec()
 }
 
 async fn connect(server: SocketAddr) -> TcpConnection {
-    TcpConnection::open(server).await.expect("connected")
+    TcpConnection::open(server)
+        .await
+        .expect("the server must accept the connection")
 }
 
 fn parsed(wire: &[u8]) -> Message {
-    Message::parse(wire).expect("well-formed")
+    Message::parse(wire).expect("the message must be well-formed")
 }
 
 /// The exported lines that begin with `name`, each without this beginning.
 fn series(metrics: &impl Collector, name: &str) -> Vec<String> {
     let text = prometheus::TextEncoder::new().encode_to_string(&metrics.collect());
-    let text = text.expect("metrics as text");
+    let text = text.expect("the metrics must be text");
     let series = text.lines().filter_map(|line| line.strip_prefix(name));
     series.map(str::to_owned).collect()
 }
@@ -108,7 +112,7 @@ fn sum(metrics: &impl Collector, name: &str) -> usize {
     let series = series(metrics, name);
     let values = series.iter().filter_map(|series| series.rsplit(' ').next());
     values
-        .map(|value| value.parse::<usize>().expect("a count"))
+        .map(|value| value.parse::<usize>().expect("the value must be a count"))
         .sum()
 }
 
@@ -139,7 +143,7 @@ async fn udp_threads_are_active_until_the_stop() {
     let view = Always(Arc::new(Fixed::empty()));
     let (server, _) = bind(LOOPBACK, view, None, None).unwrap();
     let activity = server.activity();
-    assert!(!activity.take(), "no thread runs yet");
+    assert!(!activity.take(), "no thread must run yet");
 
     // The threads note their activity although no queries arrive.
     let stop = CancellationToken::new();
@@ -152,7 +156,7 @@ async fn udp_threads_are_active_until_the_stop() {
 
     stop.cancel();
     for ended in running.join_all().await {
-        ended.expect("a proper end");
+        ended.expect("the server must end properly");
     }
     activity.take();
     assert!(!activity.take());
@@ -167,7 +171,9 @@ async fn answer_has_expected_form() {
     let cases = ANSWER_FORMS.replace("WEB", web).replace("DEEP", &deep);
     for case in cases.trim().lines() {
         let fields: Vec<&str> = case.split('|').map(str::trim).collect();
-        let (name, rtype) = fields[1].split_once(' ').expect("name and type");
+        let (name, rtype) = fields[1]
+            .split_once(' ')
+            .expect("a question must have a name and a type");
         let sections = match fields[3] {
             "ADDRESS" => &address,
             "SOA" => SOA,
@@ -211,13 +217,13 @@ async fn large_answer_is_truncated_to_limit() {
     assert_eq!(
         message.answer.len(),
         4093,
-        "the answer has as many records as fit into 64 KiB"
+        "the answer must have as many records as fit into 64 KiB"
     );
     let other = client::ask_tcp(server.address, &big()).await;
     let chosen = [message, other].map(|answer| BTreeSet::from_iter(answer.answer_data("A")));
     assert_ne!(
         chosen[0], chosen[1],
-        "the two answers have different addresses"
+        "the two answers must have different addresses"
     );
     server.stop().await;
 }
@@ -262,7 +268,7 @@ async fn reply_has_queried_source_address() {
 #[tokio::test]
 async fn bind_of_used_port_fails() {
     let view = || Always(Arc::new(Fixed::new(&[])));
-    let (first, _) = bind(LOOPBACK, view(), None, None).expect("bound");
+    let (first, _) = bind(LOOPBACK, view(), None, None).expect("the first server must be bound");
     let second = bind(first.local_addr(), view(), None, None);
     let error = second.err().map(|error| error.kind());
     assert_eq!(error, Some(std::io::ErrorKind::AddrInUse));
@@ -328,10 +334,13 @@ async fn rejected_query_is_counted_by_system() {
     let server = start(Fixed::new(&[]).stub("dead.test", &[dead.addr()]));
     let flood = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
         .await
-        .expect("bound");
+        .expect("the socket must be bound");
     for number in 0..FLOOD {
         let query = Query::new(&format!("n{number}.dead.test."), "A").wire();
-        flood.send_to(&query, server.address).await.expect("sent");
+        flood
+            .send_to(&query, server.address)
+            .await
+            .expect("the query must be sent");
     }
     let in_stub = Query::new("www.dead.test.", "A");
     let alias = Query::new("out.apps.svc.cluster.local.", "A");
@@ -347,7 +356,7 @@ async fn rejected_query_is_counted_by_system() {
     assert_eq!(request_count(&server.metrics, "auth"), Some(2.0));
     assert!(
         request_count(&server.metrics, "stub") > Some(2.0),
-        "queries beyond the share of the client were rejected"
+        "queries beyond the share of the client must be rejected"
     );
     server.stop().await;
 }
@@ -363,12 +372,17 @@ async fn upstream_after(delay: Duration) -> Upstream {
 
 /// A client that has sent `server` a query for an external name.
 fn send_external_query(server: SocketAddr) -> std::net::UdpSocket {
-    let client = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("bound");
-    client.connect(server).expect("connected");
-    client.set_nonblocking(true).expect("set");
+    let client =
+        std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("the socket must be bound");
+    client
+        .connect(server)
+        .expect("the socket must be connected");
+    client
+        .set_nonblocking(true)
+        .expect("the socket must not block");
     client
         .send(&Query::new("www.outside.test.", "A").wire())
-        .expect("sent");
+        .expect("the query must be sent");
     client
 }
 
@@ -392,7 +406,7 @@ async fn stopping_server_answers_until_last_reply() {
         }
     }
     server.stop().await;
-    waiting.recv(&mut [0; 512]).expect("an answer");
+    waiting.recv(&mut [0; 512]).expect("an answer must arrive");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -132,7 +132,7 @@ impl TcpConnection {
     /// Sends one message, preceded by its length (RFC 1035 section 4.2.2).
     pub async fn send(&mut self, packet: &[u8]) -> Result<(), AskError> {
         let mut framed = Vec::with_capacity(packet.len() + 2);
-        let length = u16::try_from(packet.len()).expect("a message below 64 KiB");
+        let length = u16::try_from(packet.len()).expect("the message must be below 64 KiB");
         framed.extend(length.to_be_bytes());
         framed.extend(packet);
         self.send_raw(&framed).await

@@ -120,7 +120,11 @@ mod tests {
             ),
         ];
         for (wire, expected) in cases {
-            assert_eq!(show(&unhex(wire).expect("hex")), expected, "{wire}");
+            assert_eq!(
+                show(&unhex(wire).expect("the message must be hex")),
+                expected,
+                "{wire}"
+            );
         }
     }
 }

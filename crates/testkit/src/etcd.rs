@@ -58,7 +58,7 @@ impl Etcd {
         let mut etcd = Self {
             address: (Ipv4Addr::LOCALHOST, free_port()).into(),
             program,
-            data: tempfile::tempdir().expect("a directory"),
+            data: tempfile::tempdir().expect("a temporary directory must be made"),
             arguments: arguments.iter().map(ToString::to_string).collect(),
             token: None,
             process: None,

@@ -104,7 +104,7 @@ impl ScriptedHttp {
     async fn run(reply: Vec<u8>, hangs: bool) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .await
-            .expect("a free port");
+            .expect("a port must be free");
         let address = listener
             .local_addr()
             .expect("a bound socket has an address");

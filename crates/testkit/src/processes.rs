@@ -47,7 +47,7 @@ pub fn send(pid: Pid, signal: Signal) {
 }
 
 fn raw(pid: Pid) -> nix::unistd::Pid {
-    nix::unistd::Pid::from_raw(pid.try_into().expect("a process ID"))
+    nix::unistd::Pid::from_raw(pid.try_into().expect("the number must be a process ID"))
 }
 
 /// Resources that a process uses.

@@ -120,7 +120,7 @@ impl Query {
 pub(crate) fn append_opt(edns: &Edns, rcode: u16, wire: &mut Vec<u8>) {
     let mut options = Vec::new();
     for (code, value) in &edns.options {
-        let length = u16::try_from(value.len()).expect("an option below 64 KiB");
+        let length = u16::try_from(value.len()).expect("the option must be below 64 KiB");
         options.extend(code.to_be_bytes());
         options.extend(length.to_be_bytes());
         options.extend(value);

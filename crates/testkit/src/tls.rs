@@ -38,16 +38,17 @@ impl Gate {
     ) -> Self {
         let chain = vec![
             CertificateDer::from_pem_file(file(&format!("{certificate}.pem")))
-                .expect("a certificate"),
+                .expect("the certificate must be readable"),
         ];
-        let key = PrivateKeyDer::from_pem_file(file(&format!("{certificate}.key"))).expect("a key");
+        let key = PrivateKeyDer::from_pem_file(file(&format!("{certificate}.key")))
+            .expect("the key must be readable");
         let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
         let builder = builder
             .with_protocol_versions(versions)
-            .expect("supported versions of TLS")
+            .expect("the versions of TLS must be supported")
             .with_no_client_auth();
         let config = builder.with_single_cert(chain, key);
-        Self::over(config.expect("a certificate that fits the key"), to).await
+        Self::over(config.expect("the certificate must fit the key"), to).await
     }
 
     /// Opens a proxy that requires a client certificate, which must be valid at the time that
@@ -59,20 +60,24 @@ impl Gate {
         to: SocketAddr,
     ) -> Self {
         let certificate = |name: &str| CertificateDer::from_pem_file(folder.join(name));
-        let key = PrivateKeyDer::from_pem_file(folder.join("server.key")).expect("a key");
+        let key = PrivateKeyDer::from_pem_file(folder.join("server.key"))
+            .expect("the key must be readable");
         let mut roots = RootCertStore::empty();
         roots
-            .add(certificate("ca.pem").expect("a CA"))
-            .expect("a CA");
+            .add(certificate("ca.pem").expect("the CA must be readable"))
+            .expect("the CA must be valid");
         let provider = Arc::new(default_provider());
         let verifier =
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
         let config = ServerConfig::builder_with_details(provider, clock)
             .with_safe_default_protocol_versions()
-            .expect("supported versions of TLS")
-            .with_client_cert_verifier(verifier.build().expect("a CA"))
-            .with_single_cert(vec![certificate("server.pem").expect("a certificate")], key);
-        Self::over(config.expect("a certificate that fits the key"), to).await
+            .expect("the versions of TLS must be supported")
+            .with_client_cert_verifier(verifier.build().expect("the CA must be valid"))
+            .with_single_cert(
+                vec![certificate("server.pem").expect("the certificate must be readable")],
+                key,
+            );
+        Self::over(config.expect("the certificate must fit the key"), to).await
     }
 
     /// Opens a proxy with this TLS configuration on a free port of 127.0.0.1.
@@ -120,7 +125,7 @@ impl Gate {
         let name = name.map(|name| format!("#{name}")).unwrap_or_default();
         format!("tls://{}{name}", self.address)
             .parse()
-            .expect("the address of an upstream")
+            .expect("the address must be one of an upstream")
     }
 }
 

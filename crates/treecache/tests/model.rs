@@ -114,7 +114,7 @@ proptest! {
         }
         let mut found = BTreeMap::new();
         new.differences(&old, |ours, theirs| ours == theirs, &mut |key, ours, theirs| {
-            assert_eq!(found.insert(*key, (ours.copied(), theirs.copied())), None, "each key is visited once");
+            assert_eq!(found.insert(*key, (ours.copied(), theirs.copied())), None, "each key must be visited once");
         });
         let pair = |key: &u16| (model.get(key).copied(), before.get(key).copied());
         let keys = model.keys().chain(before.keys());
@@ -142,7 +142,7 @@ proptest! {
                 found.push((path.iter().map(|label| (*label).to_owned()).collect::<Vec<_>>(), label.to_string()));
             });
             let distinct: BTreeSet<_> = found.iter().cloned().collect();
-            prop_assert_eq!(found.len(), distinct.len(), "each entry is visited once: {}", what);
+            prop_assert_eq!(found.len(), distinct.len(), "each entry must be visited once: {}", what);
             prop_assert_eq!(distinct, differences(&model, &old_model), "{}", what);
         }
     }
@@ -155,7 +155,7 @@ proptest! {
             let before = format!("{published:?}");
             apply(&mut tree, &mut model, step);
             prop_assert_eq!(before, format!("{:?}", published), "a published copy must not change");
-            prop_assert_eq!(tree.root().is_empty(), model.is_empty(), "the root is empty if and only if the tree has no entries");
+            prop_assert_eq!(tree.root().is_empty(), model.is_empty(), "the root must be empty if and only if the tree has no entries");
         }
         for ((path, label), value) in &model {
             prop_assert_eq!(tree.entry(&strs(path), label), Some(value));
@@ -189,8 +189,8 @@ proptest! {
             tree.visit(&pattern, &mut unbounded, &mut |_, value| all += value);
             prop_assert!(found <= bound, "{} entries found in {} steps", found, bound);
             if left > 0 {
-                prop_assert_eq!(found, all, "a visit that has steps left has visited all entries");
-                prop_assert_eq!(bound - left, usize::MAX - unbounded, "the bound does not change the number of steps");
+                prop_assert_eq!(found, all, "a visit that has steps left must have visited all entries");
+                prop_assert_eq!(bound - left, usize::MAX - unbounded, "the bound must not change the number of steps");
             }
         }
     }

@@ -362,13 +362,13 @@ mod tests {
         assert_eq!(
             message.header().flags,
             flag::QR,
-            "RCODE 16 sets no bit of the header"
+            "RCODE 16 must set no bit of the header"
         );
         let opt = message.records().next().unwrap();
         assert_eq!(
             opt.ttl.to_be_bytes(),
             [1, 0, 0, 0],
-            "the OPT record has the upper bits of the RCODE"
+            "the OPT record must have the upper bits of the RCODE"
         );
     }
 }

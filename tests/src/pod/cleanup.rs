@@ -45,7 +45,7 @@ impl Cleanup {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()
-            .expect("a shell");
+            .expect("a shell must start");
         Self { shell }
     }
 }

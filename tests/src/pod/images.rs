@@ -36,19 +36,19 @@ impl SharedImages {
     /// Takes the images that an earlier test has made, or makes them.
     pub fn take() -> Self {
         let directory = directory();
-        fs::create_dir_all(&directory).expect("a directory");
-        let lock = File::create(directory.join("lock")).expect("a file");
+        fs::create_dir_all(&directory).expect("the directory must be made");
+        let lock = File::create(directory.join("lock")).expect("the lock file must be made");
         let inputs = inputs();
 
         loop {
-            lock.lock_shared().expect("a lock");
+            lock.lock_shared().expect("the lock must be taken");
             if are_made_from(&inputs) {
                 return Self { _lock: lock };
             }
 
             // Another test may have made the images before this test has the lock.
             lock.unlock().expect("the lock can be released");
-            lock.lock().expect("a lock");
+            lock.lock().expect("the lock must be taken");
             if !are_made_from(&inputs) {
                 make(&inputs);
             }
@@ -63,7 +63,7 @@ impl SharedImages {
 }
 
 fn directory() -> PathBuf {
-    beside_the_test("pod-images").expect("the build directory of the tests")
+    beside_the_test("pod-images").expect("the build directory of the tests must be known")
 }
 
 /// The file in the store that lists the inputs of its images.
@@ -96,14 +96,19 @@ fn archive(directory: &Path, image: &str) -> PathBuf {
 /// images. Shared libraries, CA certificates and licence texts are left out.
 fn files_of_a_build() -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = IMAGES.map(binary).into();
-    let scripts = fs::read_dir(repository().join("images")).expect("the directory of the scripts");
-    files.extend(scripts.map(|entry| entry.expect("a script").path()));
+    let scripts = fs::read_dir(repository().join("images"))
+        .expect("the directory of the scripts must be readable");
+    files.extend(scripts.map(|entry| {
+        entry
+            .expect("the directory of the scripts must be readable")
+            .path()
+    }));
     files.extend(["Cargo.toml", "Cargo.lock"].map(|name| repository().join(name)));
 
     let found = Command::new("sh")
         .args(["-c", "PATH=$PATH:/usr/sbin:/sbin; command -v dnsmasq"])
         .output()
-        .expect("a shell");
+        .expect("a shell must run");
     let dnsmasq = String::from_utf8_lossy(&found.stdout).trim().to_owned();
     files.push(dnsmasq.into());
     files
@@ -112,10 +117,12 @@ fn files_of_a_build() -> Vec<PathBuf> {
 fn input(file: &Path) -> String {
     let name = file.display();
     let metadata = fs::metadata(file).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let changed = metadata.modified().expect("the time of a change");
+    let changed = metadata
+        .modified()
+        .expect("the time of the change must be known");
     let nanoseconds = changed
         .duration_since(UNIX_EPOCH)
-        .expect("a time after 1970")
+        .expect("the time of the change must be after 1970")
         .as_nanos();
     format!("{name} {} {nanoseconds}\n", metadata.len())
 }
@@ -129,7 +136,7 @@ fn make(inputs: &str) {
             fs::remove_dir_all(directory).expect("the directory can be removed");
         }
     }
-    fs::create_dir_all(&work).expect("a directory");
+    fs::create_dir_all(&work).expect("the directory must be made");
 
     run_in_a_new_one(|| {
         let podman = Podman::new(&work, &NetNs::at("/proc/self/ns/net".into()));
@@ -145,10 +152,10 @@ fn make(inputs: &str) {
         let _ = Command::new("umount")
             .arg(work.join("root/overlay"))
             .output();
-        fs::create_dir_all(&store).expect("a directory");
+        fs::create_dir_all(&store).expect("the directory must be made");
         fs::rename(work.join("root"), SharedImages::root()).expect("the storage can be moved");
     });
-    fs::write(inputs_file(), inputs).expect("the list of inputs");
+    fs::write(inputs_file(), inputs).expect("the list of inputs must be written");
 }
 
 fn load(podman: &Podman, directory: &Path) {
@@ -161,7 +168,9 @@ fn load(podman: &Podman, directory: &Path) {
 
 fn build(podman: &Podman, roots: &Path) {
     let kubedns = binary("kubedns");
-    let programs = kubedns.parent().expect("a directory");
+    let programs = kubedns
+        .parent()
+        .expect("the programs must be in a directory");
     let output = Command::new(repository().join("images/build"))
         .args([programs, roots])
         .env("PODMAN", podman.command_line())

@@ -50,7 +50,10 @@ impl Manifest {
     pub fn of(name: &str) -> Self {
         let documents =
             render(&manifests_root().join(name)).unwrap_or_else(|error| panic!("{error}"));
-        let pod = documents.iter().find_map(Pod::of).expect("a pod");
+        let pod = documents
+            .iter()
+            .find_map(Pod::of)
+            .expect("the manifest must have a pod");
         Self { pod }
     }
 
@@ -84,7 +87,7 @@ impl Manifest {
             let name = volume
                 .get("name")
                 .and_then(Value::as_str)
-                .expect("a name")
+                .expect("a volume must have a name")
                 .to_owned();
             let directory = volumes.join(&name);
             fill(&directory, volume);
@@ -93,7 +96,9 @@ impl Manifest {
         for container in list(&mut spec, "containers") {
             add_environment(container);
             hurry_probes(container);
-            let container = container.as_object_mut().expect("an object");
+            let container = container
+                .as_object_mut()
+                .expect("a container must be an object");
             // podman would publish every containerPort on the node. A kubelet publishes only a
             // hostPort.
             container.remove("ports");
@@ -117,7 +122,7 @@ fn list<'a>(spec: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
     if list.is_null() {
         *list = json!([]);
     }
-    list.as_array_mut().expect("a list")
+    list.as_array_mut().expect("the value must be a list")
 }
 
 /// Adds the volume with the service account's token to the pod, as the API server does when it
@@ -136,16 +141,17 @@ fn mount_account(spec: &mut Value) {
 /// Creates and fills the directory of a volume. As with a kubelet, all users can read the
 /// directory, and can write to an emptyDir. The directory of a `ConfigMap` stays empty.
 fn fill(directory: &Path, volume: &Value) {
-    fs::create_dir_all(directory).expect("a directory");
+    fs::create_dir_all(directory).expect("the directory must be made");
     if volume.get("emptyDir").is_some() {
         fs::set_permissions(directory, fs::Permissions::from_mode(0o777))
-            .expect("the mode of the directory");
+            .expect("the mode of the directory must be set");
     } else if volume.get("projected").is_some() {
         let files = [("token", TOKEN.as_bytes()), ("namespace", b"kube-system")];
         for (name, content) in files {
-            fs::write(directory.join(name), content).expect("a file");
+            fs::write(directory.join(name), content).expect("the file must be written");
         }
-        fs::copy(ca_certificate(), directory.join("ca.crt")).expect("the CA's certificate");
+        fs::copy(ca_certificate(), directory.join("ca.crt"))
+            .expect("the CA's certificate must be copied");
     } else {
         assert!(
             volume.get("configMap").is_some(),
@@ -184,10 +190,13 @@ fn add_environment(container: &mut Value) {
 /// sidecar would report a restarted container as healthy with a delay of several seconds.
 fn hurry_probes(container: &mut Value) {
     for argument in list(container, "args") {
-        let text = argument.as_str().expect("a text");
+        let text = argument.as_str().expect("an argument must be a text");
         if text.starts_with("--probe=") {
             let hurried = text.replace(",5,", ",1,");
-            assert_ne!(hurried, text, "every probe has an interval of five seconds");
+            assert_ne!(
+                hurried, text,
+                "every probe must have an interval of five seconds"
+            );
             *argument = json!(hurried);
         }
     }

@@ -79,7 +79,7 @@ pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .expect("a runtime")
+        .expect("a runtime must start")
 }
 
 /// Runs `ip` with these arguments. Panics with the error output if `ip` fails.

@@ -135,12 +135,14 @@ impl Servers {
         let api = RunningApiServer::start(Options::default());
         api.faults.require_token(Some(TOKEN));
         api.faults.kube_dns_role();
-        let certificate = CertificateDer::from_pem_file(data("server.crt")).expect("a certificate");
-        let key = PrivateKeyDer::from_pem_file(data("server.key")).expect("a key");
+        let certificate = CertificateDer::from_pem_file(data("server.crt"))
+            .expect("the certificate must be readable");
+        let key =
+            PrivateKeyDer::from_pem_file(data("server.key")).expect("the key must be readable");
         let tls = ServerConfig::builder()
             .with_no_client_auth()
             .with_single_cert(vec![certificate], key);
-        let tls = tls.expect("a key that fits");
+        let tls = tls.expect("the key must fit the certificate");
         let gate = Gate::at((API_SERVER, 443).into(), tls, api.address).await;
         let outside = Zone::new(OUTSIDE.iter().copied()).handler();
         let stub = Zone::new(STUB.iter().copied()).handler();

@@ -32,7 +32,7 @@ impl Place {
         let work = tempfile::Builder::new()
             .prefix("kube-dns-pod-")
             .tempdir()
-            .expect("a directory")
+            .expect("a temporary directory must be made")
             .keep();
         // All network namespaces of a machine share one directory, so each place needs names of its
         // own.

@@ -87,7 +87,10 @@ impl Podman {
     }
 
     fn output(&self, args: &[&str]) -> Output {
-        let (program, words) = self.words.split_first().expect("a program");
+        let (program, words) = self
+            .words
+            .split_first()
+            .expect("the command line must have a program");
         Command::new(program)
             .args(words)
             .args(args)
@@ -97,7 +100,7 @@ impl Podman {
 
     /// Selects a container runtime that works, and creates the network.
     pub fn prepare(&self) {
-        std::fs::create_dir_all(self.work.join("networks")).expect("a directory");
+        std::fs::create_dir_all(self.work.join("networks")).expect("the directory must be made");
         self.configure(None);
         let (runtime, refused) = self.runtime();
         self.configure(Some(runtime));
@@ -164,7 +167,7 @@ impl Podman {
     /// Writes podman's settings.
     pub fn configure(&self, runtime: Option<&str>) {
         let file = self.work.join("containers.conf");
-        std::fs::write(file, settings(runtime)).expect("podman's settings");
+        std::fs::write(file, settings(runtime)).expect("podman's settings must be written");
     }
 }
 

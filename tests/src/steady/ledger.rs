@@ -240,12 +240,15 @@ mod tests {
         let after = Instant::now();
         ledger.sent("a", after);
         ledger.done("a", after, Instant::now(), Outcome::Right);
-        assert!(!ledger.has_settled("a", 1), "an earlier query is in flight");
+        assert!(
+            !ledger.has_settled("a", 1),
+            "an earlier query in flight must count"
+        );
         ledger.done("a", hanging, Instant::now(), Outcome::Failed(String::new()));
         assert!(ledger.has_settled("a", 1));
         assert!(
             !ledger.has_settled("a", 2),
-            "a streak of two needs two right answers"
+            "a streak of two must need two right answers"
         );
     }
 }

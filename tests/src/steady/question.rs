@@ -36,7 +36,7 @@ impl Endpoints {
     fn next(&self) -> SocketAddr {
         let mut servers = self.0.lock();
         servers.rotate_left(1);
-        *servers.first().expect("at least one server")
+        *servers.first().expect("the question must have a server")
     }
 }
 

@@ -81,7 +81,8 @@ impl Graph {
             "cargo metadata failed: {error}If crates are missing, run `cargo fetch --locked`. \
              If Cargo.lock is out of date, update and commit it."
         );
-        let read: Metadata = serde_json::from_slice(&output.stdout).expect("the metadata of cargo");
+        let read: Metadata =
+            serde_json::from_slice(&output.stdout).expect("the metadata of cargo must be readable");
         let linked = |node: &Node| -> Vec<String> {
             let linked = node
                 .deps

@@ -61,11 +61,11 @@ impl Behind {
     /// further `flags`.
     pub(crate) async fn start(kind: &Kind, count: usize, flags: &[&str]) -> Self {
         let upstream = Upstream::start(outside).await;
-        let numbers = 0..u32::try_from(count).expect("a small number");
+        let numbers = 0..u32::try_from(count).expect("the number must fit into 32 bits");
         let objects = numbers.flat_map(|n| (kind.objects)(&format!("n{n}"), n));
         let published = published_with(objects, |zone| {
             zone.upstreams = Arc::new([upstream.addr().into()]);
-            let suffix = Name::parse(SUFFIX).expect("a domain");
+            let suffix = Name::parse(SUFFIX).expect("the suffix must be a domain");
             zone.search = Some(Arc::new(Search::new(Some(&suffix), false, [])));
         });
         let config = ServerConfig {
@@ -76,12 +76,13 @@ impl Behind {
             },
             forwarder: Arc::new(Forwarder::new(
                 ForwardLimits::default(),
-                ForwardMetrics::new(&prometheus::Registry::new()).expect("metrics"),
+                ForwardMetrics::new(&prometheus::Registry::new())
+                    .expect("the metrics must be valid"),
             )),
             metrics: Metrics::new("skydns", "skydns"),
             client_rate: None,
         };
-        let server = DnsServer::bind(config, published).expect("a server");
+        let server = DnsServer::bind(config, published).expect("the server must be bound");
         let (kubedns, stop) = (server.local_addr(), CancellationToken::new());
         let mut tasks = JoinSet::new();
         tasks.spawn(server.run(stop.clone()));
@@ -146,8 +147,11 @@ fn dnsmasq_on(port: u16, kubedns: u16, upstream: SocketAddr, flags: &[&str]) -> 
 async fn ask_all(server: SocketAddr, queries: &[Query]) -> Vec<String> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
         .await
-        .expect("a socket");
-    socket.connect(server).await.expect("a connected socket");
+        .expect("the socket must be bound");
+    socket
+        .connect(server)
+        .await
+        .expect("the socket must be connected");
     let mut answers = Vec::with_capacity(queries.len());
     for some in queries.chunks(WINDOW) {
         let wire: Vec<Vec<u8>> = some
@@ -179,9 +183,9 @@ async fn receive(socket: &UdpSocket, known: &mut HashMap<u16, String>, all: usiz
             return;
         };
         let packet = buffer
-            .get(..received.expect("a packet"))
+            .get(..received.expect("a packet must arrive"))
             .unwrap_or_default();
-        let message = Message::parse(packet).expect("a whole message");
+        let message = Message::parse(packet).expect("the packet must be a whole message");
         known.insert(message.id, outline(&message));
     }
 }

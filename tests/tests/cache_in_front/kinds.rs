@@ -214,9 +214,9 @@ impl Question {
 
     /// The query for namespace number `n`.
     pub(crate) fn query(self, n: usize) -> Query {
-        let n = u32::try_from(n).expect("a small number");
+        let n = u32::try_from(n).expect("the number must fit into 32 bits");
         let name = match self.name {
-            REVERSE => reverse::name_of_address(v4(n).parse().expect("an address")),
+            REVERSE => reverse::name_of_address(v4(n).parse().expect("the address must be valid")),
             "" => format!("n{n}.svc.cluster.local."),
             name if name.ends_with('+') => format!("{}.n{n}.{SUFFIX}.", name.trim_end_matches('+')),
             name => format!("{name}.n{n}.svc.cluster.local."),

@@ -58,5 +58,8 @@ async fn api_server_faults_lose_no_query() {
 
     let log = rig.pod.process.stderr();
     let mounted = log.iter().find(|line| line.contains("ConfigMap kube-dns"));
-    assert_eq!(mounted, None, "an unchanged ConfigMap is not mounted again");
+    assert_eq!(
+        mounted, None,
+        "an unchanged ConfigMap must not be mounted again"
+    );
 }

@@ -39,7 +39,7 @@ async fn dnsmasq_faults_lose_no_cluster_query() {
     let lost = report.lines["outside"].excused_lost;
     assert_eq!(
         lost, 0,
-        "kubedns answers every query, at worst with SERVFAIL: {report}"
+        "kubedns must answer every query, at worst with SERVFAIL: {report}"
     );
 }
 

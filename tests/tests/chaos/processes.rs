@@ -20,7 +20,10 @@ async fn dead_dnsmasq_costs_no_direct_query() {
 
     steady.answered(WHILE).await;
     let found = rig.pod.status().containers["dnsmasq"].restarts;
-    assert_eq!(found, 0, "the nanny restarts dnsmasq within the container");
+    assert_eq!(
+        found, 0,
+        "the nanny must restart dnsmasq within the container"
+    );
     steady
         .stop()
         .await

@@ -83,6 +83,6 @@ async fn ends_by_itself(mut leaving: Pod, roll: usize) {
     assert!(status.success(), "replacement {roll}: {status}");
     assert!(
         !log.iter().any(|line| line.contains("killed")),
-        "the pod ends without being killed: {log:?}"
+        "the pod must end without being killed: {log:?}"
     );
 }

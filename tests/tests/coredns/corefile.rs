@@ -38,7 +38,7 @@ fn corefile_has_options_of_recordings() {
 
 /// The text that the command writes for these flags and an empty `ConfigMap`.
 pub(crate) fn corefile(flags: &[String]) -> String {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("a temporary directory must be made");
     let words = [
         OsString::from("config"),
         "--corefile".into(),

@@ -103,10 +103,10 @@ impl RealServer {
         }
         // The upstream answers every query with NXDOMAIN, so only names of the cluster exist.
         let upstream = Upstream::start(Zone::new([]).handler()).await;
-        let files = tempfile::tempdir().expect("a directory");
+        let files = tempfile::tempdir().expect("a temporary directory must be made");
         let kubeconfig = files.path().join("kubeconfig");
         let content = mk_kubeconfig(&json!({"server": api_server.url()}), &json!({}));
-        std::fs::write(&kubeconfig, content.to_string()).expect("a file");
+        std::fs::write(&kubeconfig, content.to_string()).expect("the file must be written");
 
         let port = free_port();
         let ready = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
@@ -120,7 +120,7 @@ impl RealServer {
         ]);
         let written = with_free_ports(&corefile(&flags), ready);
         let file = files.path().join("Corefile");
-        std::fs::write(&file, &written).expect("a file");
+        std::fs::write(&file, &written).expect("the file must be written");
 
         let conf = ["-conf".as_ref(), file.as_os_str()];
         let mut server = Self {
@@ -154,7 +154,9 @@ impl RealServer {
     }
 
     async fn ask(&self, question: &str) -> Response {
-        let (name, rtype) = question.split_once(' ').expect("a name and a type");
+        let (name, rtype) = question
+            .split_once(' ')
+            .expect("a question must have a name and a type");
         let query = Query::new(name, rtype).wire();
         let observed = match client::udp(self.address, &query, client::PATIENCE).await {
             Ok(packet) => Observed::Packet(packet),

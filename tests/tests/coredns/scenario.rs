@@ -57,16 +57,21 @@ struct Ours {
 impl Scenario {
     /// All scenarios, sorted by name.
     pub(crate) fn all() -> Vec<Self> {
-        let entries = std::fs::read_dir(directory().join("scenarios")).expect("the scenarios");
+        let entries = std::fs::read_dir(directory().join("scenarios"))
+            .expect("the directory of the scenarios must be readable");
         let mut paths: Vec<_> = entries
-            .map(|entry| entry.expect("an entry").path())
+            .map(|entry| {
+                entry
+                    .expect("the directory of the scenarios must be readable")
+                    .path()
+            })
             .collect();
         paths.sort();
         paths.iter().map(Self::read).collect()
     }
 
     fn read(path: &PathBuf) -> Self {
-        let text = std::fs::read_to_string(path).expect("a scenario");
+        let text = std::fs::read_to_string(path).expect("the scenario must be readable");
         let scenario: Self = serde_json::from_str(&text)
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let stem = path.file_stem().and_then(|stem| stem.to_str());
@@ -78,8 +83,8 @@ impl Scenario {
     /// The objects of the cluster.
     pub(crate) fn objects(&self) -> Vec<Value> {
         let path = directory().join(format!("objects/{}.json", self.objects));
-        let text = std::fs::read_to_string(path).expect("the objects");
-        serde_json::from_str(&text).expect("a list of objects")
+        let text = std::fs::read_to_string(path).expect("the objects must be readable");
+        serde_json::from_str(&text).expect("the file must be a list of objects")
     }
 }
 

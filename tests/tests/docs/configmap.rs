@@ -89,7 +89,7 @@ fn tls_example_names_its_servers() {
         .blocks
         .iter()
         .find(|block| block.info == "yaml tls")
-        .expect("an example");
+        .expect("the page must have an example");
     let config = parse(&example.text).unwrap_or_else(|error| panic!("{error}"));
     let named =
         |upstream: &Upstream| upstream.protocol == UpstreamProtocol::Tls && upstream.name.is_some();
@@ -108,7 +108,7 @@ fn rules_example_is_accepted() {
     let mut blocks = page.blocks.iter();
     let example = blocks
         .find(|block| block.info == "yaml rules")
-        .expect("an example");
+        .expect("the page must have an example");
     let config = parse(&example.text).unwrap_or_else(|error| panic!("{error}"));
     let rules = config.external_rules;
     let counts = [rules.filter_types.len(), rules.denied_names.len()];

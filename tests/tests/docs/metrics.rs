@@ -257,7 +257,7 @@ async fn errors_never_exceed_requests() {
     assert_eq!(
         errors.values("cause"),
         BTreeSet::from(causes),
-        "the queries cause each kind of error"
+        "the queries must cause each kind of error"
     );
     // No query is in flight, so the counter and the histogram have counted the same queries.
     let requests = &exported["skydns_skydns_dns_request_count_total"];

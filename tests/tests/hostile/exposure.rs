@@ -57,7 +57,7 @@ async fn status_port_requests_change_nothing() {
             }
         }
         let found = get(port, "/debug/pprof/").await.unwrap().status;
-        assert_eq!(found, 404, "no profiles on port {port}");
+        assert_eq!(found, 404, "port {port} must have no profiles");
         let found = get(port, "/debug/pprof/profile?seconds=1")
             .await
             .unwrap()

@@ -305,7 +305,7 @@ async fn descriptor_exhaustion_is_survived() {
     assert_eq!(
         in_a_line(&Message::parse(&answer).unwrap()),
         "NOERROR 10.96.1.1",
-        "an existing connection is served"
+        "an existing connection must be served"
     );
     early
         .send(&Query::new("host-1.outside.test.", "A").wire())
@@ -315,7 +315,7 @@ async fn descriptor_exhaustion_is_survived() {
     let answer = in_a_line(&Message::parse(&answer).unwrap());
     assert!(
         ["SERVFAIL", "NOERROR 198.51.100.1"].contains(&answer.as_str()),
-        "the query fails at once, or goes over an open socket: {answer}"
+        "the query must fail at once, or go over an open socket: {answer}"
     );
     drop(hoard);
     excuse.ends().await;
@@ -323,7 +323,7 @@ async fn descriptor_exhaustion_is_survived() {
     assert_eq!(
         in_a_line(&Message::parse(&late).unwrap()),
         "NOERROR 10.96.1.1",
-        "new connections are accepted again"
+        "new connections must be accepted again"
     );
     assert!(lab.process().exited().is_none());
     let blamed = |line: &&String| line.contains("upstream server does not answer");

@@ -50,7 +50,7 @@ pub(crate) fn published_with(
     objects: impl IntoIterator<Item = Value>,
     change: impl FnOnce(&mut Zone),
 ) -> Arc<Published> {
-    let mut zone = Zone::new(&Name::parse("cluster.local").expect("a domain"));
+    let mut zone = Zone::new(&Name::parse("cluster.local").expect("the domain must be valid"));
     change(&mut zone);
     let published = Arc::new(Published::new(Snapshot::new(zone)));
     let mut index = Index::new(Arc::clone(&published));
@@ -69,7 +69,11 @@ pub(crate) fn published_with(
 }
 
 fn applied<T: FromApi>(object: &Value) -> Change<T> {
-    Change::Apply(T::from_api(&object.to_string()).expect("an object").object)
+    Change::Apply(
+        T::from_api(&object.to_string())
+            .expect("the object must be valid")
+            .object,
+    )
 }
 
 /// The answer to a query while the upstreams are down.
@@ -89,5 +93,5 @@ pub(crate) fn ask(published: &Published, query: &[u8], transport: Transport) -> 
         &mut out,
     );
     assert!(matches!(outcome, EngineOutcome::Reply(_)), "{outcome:?}");
-    Message::parse(&out).expect("a whole message")
+    Message::parse(&out).expect("the response must be a whole message")
 }

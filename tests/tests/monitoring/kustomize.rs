@@ -118,7 +118,7 @@ fn pod_monitor_ports_exist_in_topologies() {
         assert_eq!(
             count(&exposed),
             count(&plain) + 1,
-            "{topology}: the other ports stay"
+            "{topology}: the other ports must stay"
         );
     }
 }

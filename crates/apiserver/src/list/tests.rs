@@ -121,7 +121,7 @@ fn selections_are_listed() {
     let page = get(&store, "limit=1&fieldSelector=metadata.name%3Dweb").unwrap();
     assert!(
         page["metadata"].get("remainingItemCount").is_none(),
-        "a list with a selector has no remainingItemCount"
+        "a list with a selector must have no remainingItemCount"
     );
     assert!(page["metadata"].get("continue").is_some());
 }

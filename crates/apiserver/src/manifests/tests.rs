@@ -57,14 +57,17 @@ fn objects_follow_the_files() {
     let web = fixture.get(Resource::Services, "apps", "web").unwrap();
     assert_eq!(
         web["spec"]["clusterIP"], "10.96.1.2",
-        "10.96.1.1 is reserved for db, so web gets the next address: {web}"
+        "10.96.1.1 is reserved for db, so web must get the next address: {web}"
     );
     assert!(fixture.get(Resource::Namespaces, "", "apps").is_some());
 
     let version = fixture.manifests.registry.store.version();
     fixture.manifests.load().unwrap();
     let found = fixture.manifests.registry.store.version();
-    assert_eq!(found, version, "no manifest changed, so nothing is written");
+    assert_eq!(
+        found, version,
+        "no manifest changed, so nothing must be written"
+    );
 
     fixture.write("a.yaml", &service("web", "{ports: [{port: 81}]}"));
     fs::remove_file(fixture.directory.path().join("b.yml")).unwrap();

@@ -47,7 +47,7 @@ fn unchanged_update_keeps_version() {
     assert_eq!(
         registry.replace(&web, service("web")),
         changed,
-        "a status stays unless the write has a status"
+        "a status must stay unless the write has a status"
     );
 }
 

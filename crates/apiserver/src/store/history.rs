@@ -156,7 +156,11 @@ mod tests {
         let mut history = history(10, &[12, 13]);
         history.expire_watches(14);
         let missed = versions(&history, 13, 10);
-        assert_eq!(missed, Ok(vec![]), "an open watch at version 13 continues");
+        assert_eq!(
+            missed,
+            Ok(vec![]),
+            "an open watch at version 13 must continue"
+        );
         assert!(!history.can_start(13) && history.can_start(14));
     }
 }

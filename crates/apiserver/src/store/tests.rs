@@ -67,7 +67,11 @@ fn recorded_events_replay_unchanged() {
     let again = store
         .apply_event(&json!({ "type": "DELETED", "object": object }))
         .unwrap();
-    assert_eq!(again, store.version(), "nothing left to delete");
+    assert_eq!(
+        again,
+        store.version(),
+        "the deletion of a missing object must not make a version"
+    );
     assert!(
         store
             .apply_event(&json!({ "type": "BOOKMARK", "object": object }))
@@ -93,7 +97,7 @@ fn expiry_ends_all_earlier_versions() {
     );
     assert!(
         store.kept(Resource::Services, listing.version).is_some(),
-        "the next pages of a list stay available"
+        "the next pages of a list must stay available"
     );
     store.expire();
     assert!(store.kept(Resource::Services, listing.version).is_none());

@@ -87,14 +87,14 @@ impl Server {
         };
         timeout(PATIENCE, response)
             .await
-            .expect("an answer in time")
+            .expect("an answer must arrive in time")
     }
 
     /// Opens a watch.
     pub(crate) async fn watch(&self, path: &str) -> Stream {
         timeout(PATIENCE, self.open("GET", path, &[], ""))
             .await
-            .expect("an answer in time")
+            .expect("an answer must arrive in time")
             .unwrap()
     }
 
@@ -147,7 +147,7 @@ impl Stream {
         let line = self
             .line()
             .await
-            .expect("an event in time, or a proper end");
+            .expect("an event or a proper end must arrive in time");
         line.map(|line| {
             serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
         })

@@ -148,7 +148,7 @@ async fn watch_ends_at_timeout_or_stop() {
     .await;
     let mut long = server.watch("/api/v1/nodes?watch=1").await;
     drop(server);
-    assert!(long.line().await.is_err(), "the connection closes");
+    assert!(long.line().await.is_err(), "the connection must close");
 }
 
 #[tokio::test]

@@ -233,7 +233,10 @@ fn names_around_imports_exist_or_not() {
     );
     let name = "svc1.testns.svc.cluster.local.";
     let answer = said(&published(), name, "A");
-    assert_eq!(answer, "REFUSED", "the cluster's own zone is not loaded");
+    assert_eq!(
+        answer, "REFUSED",
+        "names in a zone that is not loaded must be refused"
+    );
 }
 
 fn web() -> ServiceImport {
@@ -254,7 +257,10 @@ fn unlisted_imports_answer_servfail() {
     index.apply(Event::ServiceImport(Change::RelistDone));
     index.publish();
     let answer = said(&published, name, "A");
-    assert_eq!(answer, "SERVFAIL", "the slices are not listed yet");
+    assert_eq!(
+        answer, "SERVFAIL",
+        "the answer must be SERVFAIL until the slices are listed"
+    );
     list(&mut index, &[web], &[]);
     index.publish();
     assert_eq!(said(&published, name, "A"), "NOERROR 10.0.0.1");
@@ -455,6 +461,6 @@ proptest! {
         fresh.publish();
         prop_assert_eq!(visible(&published), visible(&of_fresh));
         model.list(&mut index);
-        prop_assert!(!index.publish(), "a list of the known objects changes nothing");
+        prop_assert!(!index.publish(), "a list of the known objects must change nothing");
     }
 }

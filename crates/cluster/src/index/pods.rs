@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(
             shown(&pods),
             ["10.0.0.1 a", "10.9.9.9 old"],
-            "stale addresses stay until the list is complete"
+            "stale addresses must stay until the list is complete"
         );
         assert!(!pods.is_listed());
         for change in ["a/y 10.0.0.1", "b/z 10.0.0.2", "]"] {
@@ -334,6 +334,6 @@ mod tests {
             (vec!["10.0.0.1 a".to_owned()], 1)
         );
         let changed = apply_text(&mut pods, "a/y 10.0.0.1");
-        assert!(!changed, "an unchanged pod changes nothing");
+        assert!(!changed, "an unchanged pod must change nothing");
     }
 }

@@ -132,7 +132,10 @@ mod tests {
         let published = index.published_objects();
         index.apply(service());
         index.publish();
-        assert!(published.get().is_none(), "the lists are not complete");
+        assert!(
+            published.get().is_none(),
+            "nothing must be published before the lists are complete"
+        );
 
         let index = synced([service()]);
         let view = index.published_objects().get().unwrap();
@@ -147,7 +150,7 @@ mod tests {
         index.apply(endpoints("10.244.0.2"));
         assert!(
             !index.publish(),
-            "the records of a ClusterIP Service do not depend on endpoints"
+            "the records of a ClusterIP Service must not depend on endpoints"
         );
         assert_eq!(addresses(&published.get().unwrap()), ["10.244.0.2"]);
     }

@@ -68,7 +68,7 @@ async fn interrupted_watch_is_resumed() {
     server.faults.cut_watches();
     server.set(service("c", "10.96.0.3"));
     feed.until_known(&["apps/a", "apps/b", "apps/c"]).await;
-    assert_eq!(feed.mirror.lists, 1, "nothing was listed again");
+    assert_eq!(feed.mirror.lists, 1, "nothing must be listed again");
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn expired_version_is_relisted() {
     feed.until(|mirror| mirror.lists == 2).await;
     assert_eq!(feed.mirror.keys(), ["apps/kept", "apps/new"]);
     let deletions = &feed.mirror.deletions;
-    assert_eq!(*deletions, [""; 0], "only the list shows the deletions");
+    assert_eq!(*deletions, [""; 0], "only the list must show the deletions");
     assert!(feed.restarts("expired") > 0);
 }
 
@@ -131,7 +131,7 @@ async fn broken_list_removes_no_object() {
     feed.until(|mirror| mirror.lists > 1).await;
     assert_eq!(
         feed.mirror.lists, 2,
-        "a list that breaks off is not counted"
+        "a list that breaks off must not be counted"
     );
     assert_eq!(feed.mirror.deletions, [""; 0]);
     let broken: Vec<(&str, u64)> = cluster::watch::RequestFailure::REASONS

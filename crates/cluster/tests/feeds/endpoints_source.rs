@@ -111,7 +111,10 @@ impl RunningEndpoints {
             EndpointsSource::Endpoints => self.endpoints.lists > 0,
             EndpointsSource::EndpointSlices => self.slices.lists > 0,
         });
-        assert!(complete, "the source in use has been listed: {source:?}");
+        assert!(
+            complete,
+            "the source in use must have been listed: {source:?}"
+        );
     }
 
     /// Receives events for `time`. Returns each source that the index selects meanwhile, with the
@@ -243,7 +246,7 @@ async fn listed_slices_stay_while_endpoints_serve() {
         .collect();
     assert_eq!(kept, ["apps/db-x1"]);
     let count = running.endpoints_count();
-    assert_eq!(count, 0, "Endpoints are no longer watched");
+    assert_eq!(count, 0, "Endpoints must no longer be watched");
 }
 
 #[tokio::test]
@@ -359,7 +362,7 @@ async fn refused_slices_select_endpoints_at_once() {
     let asked = stub.asked(|asked| asked.resource == "endpointslices");
     let in_the_first = |time| asked.iter().filter(|asked| asked.at < time).count();
     assert!(in_the_first(5 * SECOND) >= 4, "{asked:?}");
-    assert!(asked.len() < 45, "the requests become rare: {asked:?}");
+    assert!(asked.len() < 45, "the requests must become rare: {asked:?}");
 }
 
 /// Many instances that start at once overload the API server. Lists of Endpoints would double the
@@ -420,7 +423,10 @@ async fn serving_slices_outlast_brief_refusals() {
     let sources = running.pass(30 * MINUTE).await;
     assert_eq!(sources.len(), 1, "{sources:?}");
     let lists = running.slices.lists;
-    assert_eq!(lists, 1, "nothing was lost, so nothing was listed again");
+    assert_eq!(
+        lists, 1,
+        "nothing was lost, so nothing must be listed again"
+    );
     for times in TIMES {
         let after = stub.asked(|asked| asked.is_watch() && asked.at >= times.end);
         let least = (times.end.saturating_sub(times.start)).max(10 * SECOND);
@@ -442,7 +448,7 @@ async fn lasting_refusal_replaces_slices_by_endpoints() {
     let sources = running.pass(20 * MINUTE).await;
     let in_force = running.in_force();
     assert_eq!(in_force, Some(EndpointsSource::Endpoints), "{sources:?}");
-    assert_eq!(running.slice_count(), 0, "unused slices are removed");
+    assert_eq!(running.slice_count(), 0, "unused slices must be removed");
     assert_eq!(running.endpoints_count(), 1);
     let begun = stub.asked(|asked| asked.resource == "endpoints")[0].at;
     assert!(
@@ -487,7 +493,7 @@ async fn incomplete_endpoints_never_replace_slices() {
             .map(|two| two[1].at.saturating_sub(two[0].at));
         assert!(
             pauses.max() < Some(21 * SECOND),
-            "{what}: the source in force is requested often"
+            "{what}: the source in force must be requested often"
         );
         running.pass(20 * MINUTE).await;
         let in_force = running.in_force();

@@ -267,7 +267,7 @@ async fn useless_lists_become_rare() {
         let gap = |at: usize| lists[at].at.saturating_sub(lists[at - 1].at);
         assert!(
             gap(1) < soon * SECOND,
-            "{what}: the second list comes soon, not after {:?}",
+            "{what}: the second list must come soon, not after {:?}",
             gap(1)
         );
         let least = if soon > 3 { 8 } else { 30 };
@@ -319,7 +319,7 @@ async fn quiet_watch_is_renewed_silently() {
     pass(&mut feed, 20 * MINUTE).await;
     assert!(
         !feed.state.has_changed().unwrap(),
-        "the feed follows without a break"
+        "the feed must follow without a break"
     );
     assert!(feed.metrics.is_connected(Kind::Service));
     assert_eq!(failures(&feed), []);

@@ -95,13 +95,19 @@ async fn worst_namespace_determines_the_state() {
     feed.until_state(|state| state.phase == FeedPhase::Refused)
         .await;
     let is_listed = feed.state.borrow().listed;
-    assert!(!is_listed, "only one of two namespaces is listed");
+    assert!(
+        !is_listed,
+        "one of two listed namespaces must not be enough"
+    );
     assert!(!feed.metrics.is_connected(Kind::Service));
     while let Ok(received) = feed.changes.try_recv() {
         feed.mirror.apply(received.event);
     }
     let lists = feed.mirror.lists;
-    assert_eq!(lists, 0, "the list is complete only with both namespaces");
+    assert_eq!(
+        lists, 0,
+        "the list must be complete only with both namespaces"
+    );
     server.faults.remove(rule);
     feed.until_known(&["a/one", "b/two"]).await;
     feed.until_state(|state| state.listed && state.phase == FeedPhase::Following)

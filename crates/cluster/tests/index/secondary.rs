@@ -53,7 +53,7 @@ fn transfer_records(
         .unwrap();
     let mut records = Vec::new();
     while let Some(message) = runtime.block_on(stream.next_message()) {
-        let message = Message::parse(&message).expect("a message");
+        let message = Message::parse(&message).expect("the message must be well-formed");
         if message.header().rcode() != rcode::NOERROR {
             return None;
         }
@@ -76,11 +76,15 @@ pub(crate) fn transfer_whole(
 }
 
 fn to_copy(mut records: Vec<Record>) -> ZoneCopy {
-    let soa = records.pop().expect("a record");
-    assert_eq!(records.first(), Some(&soa), "the SOA comes first and last");
+    let soa = records.pop().expect("the response must have a record");
+    assert_eq!(
+        records.first(),
+        Some(&soa),
+        "the SOA must come first and last"
+    );
     let count = records.len() - 1;
     let records: BTreeSet<Record> = records.into_iter().skip(1).collect();
-    assert_eq!(records.len(), count, "each record comes once");
+    assert_eq!(records.len(), count, "each record must come once");
     ZoneCopy { soa, records }
 }
 
@@ -90,8 +94,8 @@ impl ZoneCopy {
             .soa
             .3
             .last_chunk::<20>()
-            .expect("the numbers of an SOA");
-        u32::from_be_bytes(*numbers.first_chunk().expect("the serial"))
+            .expect("an SOA must have its numbers");
+        u32::from_be_bytes(*numbers.first_chunk().expect("an SOA must have a serial"))
     }
 
     /// Updates the copy with an IXFR (RFC 1995). Before each difference in the response, the copy
@@ -118,7 +122,7 @@ impl ZoneCopy {
         if let [only] = &records[..] {
             assert_eq!(
                 *only, self.soa,
-                "a response with only an SOA has the SOA of the copy"
+                "a response with only an SOA must have the SOA of the copy"
             );
             return true;
         }
@@ -127,23 +131,23 @@ impl ZoneCopy {
             return false;
         }
 
-        let newest = records.pop().expect("the last SOA");
+        let newest = records.pop().expect("the response must have a record");
         assert_eq!(
             records.first(),
             Some(&newest),
-            "the SOA comes first and last"
+            "the SOA must come first and last"
         );
         let mut deleting = false;
         for record in records.into_iter().skip(1) {
             if record.1 == rtype::SOA && !deleting {
                 assert_eq!(
                     record, self.soa,
-                    "a difference begins at the version of the copy"
+                    "a difference must begin at the version of the copy"
                 );
                 assert_eq!(
                     Some(&*self),
                     known.get(&self.serial()),
-                    "the copy is a known version before each difference"
+                    "the copy must be a known version before each difference"
                 );
                 deleting = true;
             } else if record.1 == rtype::SOA {
@@ -152,18 +156,18 @@ impl ZoneCopy {
             } else if deleting {
                 assert!(
                     self.records.remove(&record),
-                    "a deleted record was there before: {record:?}"
+                    "a deleted record must have been there before: {record:?}"
                 );
             } else {
                 assert!(
                     self.records.insert(record.clone()),
-                    "an added record was not there before: {record:?}"
+                    "an added record must not have been there before: {record:?}"
                 );
             }
         }
         assert_eq!(
             self.soa, newest,
-            "the last difference ends with the SOA of the newest version"
+            "the last difference must end with the SOA of the newest version"
         );
         true
     }

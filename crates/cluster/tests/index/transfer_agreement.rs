@@ -688,18 +688,18 @@ proptest! {
                 let before = copies.values().next_back().cloned();
                 let is_new = before.is_none_or(|before| before.records != whole.records);
                 any_new |= is_new;
-                prop_assert_eq!(is_new, !copies.contains_key(&whole.serial()), "{} has a new version exactly when its records have changed", domain);
+                prop_assert_eq!(is_new, !copies.contains_key(&whole.serial()), "{} must have a new version exactly when its records have changed", domain);
                 copies.insert(whole.serial(), whole.clone());
                 for copy in copies.values() {
                     let mut copy = copy.clone();
-                    prop_assert!(copy.update(&transfers, &zone, copies), "{} is sent as a difference", domain);
+                    prop_assert!(copy.update(&transfers, &zone, copies), "{} must be sent as a difference", domain);
                     prop_assert_eq!(&copy, &whole);
                 }
             }
             prop_assert_eq!(has_changed, any_new);
         }
         for domain in ["cluster.local", "other.example", "sky.test", "clusterset.local"] {
-            prop_assert!(edits.is_empty() || known.contains_key(domain), "{} is transferred", domain);
+            prop_assert!(edits.is_empty() || known.contains_key(domain), "{} must be transferred", domain);
         }
     }
 }
@@ -778,14 +778,14 @@ fn assert_transferred(what: &str, edit: &Edit, owner: &str, rtype: u16) {
     world.apply(edit);
     assert!(
         transfers.update_versions(&world.view(), 3_000_000_001),
-        "{what} makes a new version"
+        "{what} must make a new version"
     );
     let whole = secondary::transfer_whole(&transfers, &zone).unwrap();
     assert_eq!(types_at(&whole, owner), [rtype], "{what}");
 
     assert!(
         copy.update(&transfers, &zone, &known),
-        "{what} is sent as a difference"
+        "{what} must be sent as a difference"
     );
     assert_eq!(copy, whole, "{what}");
 }
@@ -849,7 +849,7 @@ fn stored_port_below_alias_is_not_transferred() {
         let before = secondary::transfer_whole(&transfers, &zone).unwrap();
         assert!(
             types_at(&before, port).contains(&rtype::SRV),
-            "{what}: the port is listed before the edit"
+            "{what}: the port must be listed before the edit"
         );
 
         world.apply(&Edit::Own("x.a.k8s.example", Some(target)));
@@ -858,18 +858,18 @@ fn stored_port_below_alias_is_not_transferred() {
         assert_eq!(
             types_at(&whole, port),
             [0_u16; 0],
-            "{what}: the port is not in the whole zone"
+            "{what}: the port must not be in the whole zone"
         );
 
         let mut copy = before.clone();
         let known = ZoneCopies::from([(before.serial(), before)]);
         assert!(
             copy.update(&transfers, &zone, &known),
-            "{what}: the change is sent as a difference"
+            "{what}: the change must be sent as a difference"
         );
         assert_eq!(
             copy, whole,
-            "{what}: the difference makes the copy equal to the whole zone"
+            "{what}: the difference must make the copy equal to the whole zone"
         );
     }
 }

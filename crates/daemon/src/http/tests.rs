@@ -199,7 +199,11 @@ async fn new_connection_replaces_idle_one() {
         idle.push(connect(&running).await);
     }
     assert!(ask(&running, "GET", "/fine").await.contains("200 OK"));
-    assert_eq!(rest(&mut idle[0]).await, "", "the oldest was closed");
+    assert_eq!(
+        rest(&mut idle[0]).await,
+        "",
+        "the oldest connection must be closed"
+    );
 }
 
 #[tokio::test]
@@ -226,7 +230,7 @@ async fn stop_ends_server_and_connections() {
     running.stop.cancel();
     tokio::time::timeout(PATIENCE, running.task.join_next())
         .await
-        .expect("ends in time")
+        .expect("the server must end in time")
         .unwrap()
         .unwrap();
     assert_eq!(rest(&mut idle).await, "");

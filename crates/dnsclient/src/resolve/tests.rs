@@ -188,7 +188,10 @@ async fn expired_name_is_looked_up_again() {
     })
     .await;
     let address = shown(&running.results.borrow(), "ns.cluster.test");
-    assert_eq!(address, "192.0.2.2", "the address is kept during failures");
+    assert_eq!(
+        address, "192.0.2.2",
+        "the address must be kept during failures"
+    );
     round.store(3, Ordering::Relaxed);
     running.until("ns.cluster.test", "").await;
     running.end().await;

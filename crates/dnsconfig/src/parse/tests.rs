@@ -206,7 +206,7 @@ fn query_log_keeps_version() {
     assert_eq!(
         config("{}"),
         config(r#" { "rate": 1000 } "#),
-        "values with the same meaning are equal"
+        "values with the same meaning must be equal"
     );
     let version = Config::default().version();
     for text in ["null", "{}", r#"{"rate": 5}"#] {
@@ -366,7 +366,7 @@ fn hosts_version_follows_addresses_and_order() {
     assert_ne!(
         version("192.0.2.1 a b"),
         version("192.0.2.1 b a"),
-        "the order of the PTR records differs"
+        "another order of the PTR records must change the version"
     );
     let lines = version("192.0.2.1 A. # b\n192.0.2.1 b");
     assert_eq!(version("192.0.2.1 a b"), lines);

@@ -30,7 +30,7 @@ async fn keys_and_changes_are_followed() {
     let seen = SeenFeed::feed(access(&etcd.url()));
     seen.until(|tree| tree.len() == 3).await;
     let skipped = seen.metric("kubedns_etcd_skipped_keys_total");
-    assert_eq!(skipped, 1, "only the key `broken` is skipped");
+    assert_eq!(skipped, 1, "only the key `broken` must be skipped");
 
     etcd.put(&format!("{ZONE}/broken"), value).await;
     seen.until(|tree| tree.len() == 4).await;
@@ -82,7 +82,7 @@ async fn outage_keeps_records_and_revision() {
         .await;
     seen.until(|tree| tree.len() == 2).await;
     let lists = seen.metric("kubedns_etcd_lists_total");
-    assert_eq!(lists, 1, "nothing was listed again");
+    assert_eq!(lists, 1, "nothing must be listed again");
 }
 
 #[tokio::test]

@@ -97,7 +97,10 @@ fn hosts_file_overrides_records() {
     let path = |cluster: &Cluster| cluster.text("localhost. A").contains("/etc/hosts");
     assert!(path(&cluster));
     cluster.arguments = Some(DnsmasqArguments::parse(&["--no-hosts".to_owned()]));
-    assert!(!path(&cluster), "dnsmasq does not read the file");
+    assert!(
+        !path(&cluster),
+        "a file that dnsmasq does not read must not be shown"
+    );
     // With kubedns in front, the hosts file of dnsmasq does not matter.
     for topology in [DnsmasqTopology::Direct, DnsmasqTopology::Alone] {
         cluster.topology = topology;

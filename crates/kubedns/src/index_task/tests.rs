@@ -231,7 +231,11 @@ async fn unchanged_list_publishes_nothing() {
     running.send([service("last", "10.96.0.9")]).await;
     let published = |running: &RunningTask| running.metrics.publications.get() - publications;
     running.until(|running| published(running) > 0).await;
-    assert_eq!(published(&running), 1, "only the new Service is published");
+    assert_eq!(
+        published(&running),
+        1,
+        "only the new Service must be published"
+    );
     assert!(!Arc::ptr_eq(&before, &running.published.get()));
     running.end().await.unwrap();
 }
@@ -459,7 +463,7 @@ async fn events_do_not_wait_for_encoding() {
     assert_eq!(
         saved.object_count(),
         2000,
-        "the file has the objects that existed when the write began"
+        "the file must have the objects that existed when the write began"
     );
 }
 
@@ -498,7 +502,7 @@ async fn further_zone_is_published_and_replaced() {
     }
     assert!(
         !running.published.get().has_synced(),
-        "the cluster's own records are not loaded yet"
+        "further zones must not stand for the cluster's own records"
     );
     running.end().await.unwrap();
 }
@@ -513,7 +517,7 @@ fn overdue_configuration_ends_the_wait() {
         |seconds| is_config_overdue(&status, &mut since, start + Duration::from_secs(seconds));
     assert!(
         !overdue(0) && !overdue(100),
-        "the first lists are still missing"
+        "the configuration must not be overdue before the first lists"
     );
     status.set_progress(SyncProgress::Synced);
     assert!(!overdue(101) && !overdue(110));

@@ -27,7 +27,7 @@ async fn ask_from(client: Ipv4Addr, server: SocketAddr) -> Message {
 
     let mut buffer = [0; 1232];
     let received = tokio::time::timeout(PATIENCE, socket.recv(&mut buffer)).await;
-    let length = received.expect("an answer").unwrap();
+    let length = received.expect("an answer must arrive in time").unwrap();
     Message::parse(&buffer[..length]).unwrap()
 }
 

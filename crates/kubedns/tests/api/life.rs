@@ -114,7 +114,11 @@ async fn silent_upstream_is_logged_until_back() {
     kubedns.until_answered(OUTSIDE, "A", "198.51.100.1").await;
     let line = kubedns.logs("upstream server answers again").await;
     assert!(line.starts_with('I') && line.contains("lasted="), "{line}");
-    assert_eq!(kubedns.logged(silence), 1, "logged once for all queries");
+    assert_eq!(
+        kubedns.logged(silence),
+        1,
+        "the silence must be logged once for all queries"
+    );
     kubedns.stop().await;
 }
 
@@ -414,7 +418,11 @@ async fn descriptor_limit_is_raised_at_start() {
     let binary = testkit::process::binary("kubedns");
     let script = "ulimit -S -n 256; ulimit -H -n 1000; exec \"$0\" \"$@\"";
     let mut process = Program::at(Path::new("/bin/sh"))
-        .args(["-c", script, binary.to_str().expect("a path in UTF-8")])
+        .args([
+            "-c",
+            script,
+            binary.to_str().expect("the path must be in UTF-8"),
+        ])
         .args([
             "--kube-master-url=http://127.0.0.1:1",
             "--dns-bind-address=127.0.0.1",

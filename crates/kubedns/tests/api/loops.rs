@@ -106,7 +106,7 @@ async fn looping_upstream_is_left_out() {
     until_loops(&kubedns, 1.0).await;
     assert_eq!(kubedns.answers(WWW, "A").await, "198.51.100.1");
     let count = looping.count_of("outside.test.");
-    assert_eq!(count, 0, "the looping upstream receives no queries");
+    assert_eq!(count, 0, "the looping upstream must receive no queries");
 
     // After a change of the configuration, kubedns probes the upstream again, but does not log the
     // loop again.

@@ -138,9 +138,13 @@ async fn transfer_needs_key_and_address() {
     assert_eq!(
         zone(peers.dns, &[]),
         failed,
-        "127.0.0.1 is not in --transfer-to"
+        "an address outside of --transfer-to must get no transfer"
     );
-    assert_eq!(zone(signed.dns, &[]), failed, "a transfer needs the key");
+    assert_eq!(
+        zone(signed.dns, &[]),
+        failed,
+        "a transfer must need the key"
+    );
     let wrong = "hmac-sha256:xfer:d3Jvbmcgc2VjcmV0IG9mIDIyIG9jdGV0cw==";
     assert!(
         zone(signed.dns, &["-y", wrong]).is_err(),
@@ -163,7 +167,11 @@ async fn transfer_needs_key_and_address() {
     let before = signed.metric(refused).await.unwrap();
     assert!(zone(signed.dns, &["-y", wrong]).is_err());
     let after = signed.metric(refused).await;
-    assert_eq!(after, Some(before + 1.0), "a wrong key is counted, too");
+    assert_eq!(
+        after,
+        Some(before + 1.0),
+        "a wrong key must be counted, too"
+    );
     // Without `--transfer-to`, no metrics of transfers are exported, and AXFR is an ordinary query
     // for a type without records.
     assert_eq!(off.metric(refused).await, None);

@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(
             health.judge(false, at(400), busy(10)),
             Some(ProbeFinding::Hangs),
-            "each gap adds one second to the silence"
+            "each gap must add one second to the silence"
         );
         health.judge(true, at(401), busy(10));
         for second in 0..30 {

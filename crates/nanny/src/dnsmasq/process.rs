@@ -371,7 +371,7 @@ mod tests {
         ));
         assert!(
             logged("dnsmasq: using nameserver 192.0.2.1#53", 1000),
-            "the next reload"
+            "the lines of the next reload must be logged"
         );
         assert!(!logged("dnsmasq: using nameserver 192.0.2.1#53", 1999));
         for server in 0..2 * MAX_REMEMBERED {

@@ -402,7 +402,7 @@ mod tests {
         let queries = queries();
         let wanted = queries.logging_wanted();
         assert!(matches!(tap(&queries, ""), Err(QueriesNotLogged)));
-        assert!(!*wanted.borrow(), "a tap does not restart dnsmasq");
+        assert!(!*wanted.borrow(), "a tap must not restart dnsmasq");
         ask(&queries, 1, "a.test");
 
         let mut all = query_log(&queries, "");
@@ -420,8 +420,8 @@ mod tests {
 
         assert!(!some.is_over());
         drop(all);
-        assert!(some.is_over(), "the query log has ended");
-        assert!(!*wanted.borrow(), "a tap does not keep dnsmasq logging");
+        assert!(some.is_over(), "the query log must have ended");
+        assert!(!*wanted.borrow(), "a tap must not keep dnsmasq logging");
     }
 
     /// The key and the number of queries in each row.

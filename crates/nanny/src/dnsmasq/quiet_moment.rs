@@ -283,10 +283,7 @@ mod tests {
 
         drop(input);
         child.wait().unwrap();
-        assert!(
-            !quiet.looks_idle(),
-            "an ended process has no readable descriptors"
-        );
+        assert!(!quiet.looks_idle(), "an ended process must not look idle");
     }
 
     #[test]

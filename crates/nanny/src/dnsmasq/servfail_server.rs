@@ -338,7 +338,7 @@ mod tests {
         let first = idle[0].receive(Duration::from_secs(1)).await;
         assert!(
             matches!(first, Err(AskError::Closed)),
-            "the server closes a connection after `MAX_CONNECTION_LIFE`: {first:?}"
+            "the server must close a connection after `MAX_CONNECTION_LIFE`: {first:?}"
         );
     }
 

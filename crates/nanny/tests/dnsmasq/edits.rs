@@ -124,13 +124,21 @@ async fn unwritable_edit_stays_pending() {
     let unwritable = "cannot write the servers file";
     assert!(reason.starts_with(unwritable), "{reason}");
     let upstreams = |status: &Value| status["routes"]["upstreams"].clone();
-    assert_eq!(upstreams(&status), json!([at(&first)]), "in force");
+    assert_eq!(
+        upstreams(&status),
+        json!([at(&first)]),
+        "the first server must be in force"
+    );
     rig.until("before.outside.test.", "192.0.2.1").await;
 
     // A dnsmasq restarted meanwhile also has the old servers.
     rig.signal(Signal::SIGKILL);
     let status = rig.restarted("died").await;
-    assert_eq!(upstreams(&status), json!([at(&first)]), "still in force");
+    assert_eq!(
+        upstreams(&status),
+        json!([at(&first)]),
+        "the first server must still be in force"
+    );
     rig.until("meanwhile.outside.test.", "192.0.2.1").await;
 
     fs::remove_dir(&obstacle).unwrap();
@@ -141,7 +149,7 @@ async fn unwritable_edit_stays_pending() {
     assert_eq!(upstreams(&status), json!([at(&second)]));
     rig.until("after.outside.test.", "192.0.2.2").await;
     let told = rig.logged(unwritable);
-    assert_eq!(told, 1, "the same reason is logged once");
+    assert_eq!(told, 1, "the same reason must be logged once");
     rig.end().await;
 }
 
@@ -220,7 +228,10 @@ async fn server_order_is_kept() {
     let rig = plan.start().await;
     rig.until_all("192.0.2.1").await;
     let has_asked = second.asked().iter().any(|asked| asked.rtype() == "A");
-    assert!(!has_asked, "the second server gets only probes for loops");
+    assert!(
+        !has_asked,
+        "the second server must get only probes for loops"
+    );
     rig.end().await;
 }
 
@@ -279,7 +290,11 @@ async fn edit_without_servers_file_restarts_dnsmasq() {
     rig.until("www.acme.test.", "192.0.2.12").await;
     assert_eq!(rig.dnsmasq(), replaced);
     let routed = |status: &Value| status["routes"]["stubDomains"]["acme.test"].clone();
-    assert_eq!(routed(&rig.status()), json!([at(&second)]), "in force");
+    assert_eq!(
+        routed(&rig.status()),
+        json!([at(&second)]),
+        "the second server must be in force"
+    );
 
     // The trial is repeated without another edit.
     fs::write(rig.path("dnsmasq.conf"), "").unwrap();

@@ -109,7 +109,10 @@ async fn killed_nanny_leaves_no_dnsmasq() {
             .await
             .unwrap();
         connection.receive(PATIENCE).await.unwrap();
-        assert!(group(dnsmasq) >= 2, "{user}: dnsmasq has a child process");
+        assert!(
+            group(dnsmasq) >= 2,
+            "{user}: dnsmasq must have a child process"
+        );
         rig.nanny.signal(Signal::SIGKILL);
         rig.nanny.wait(PATIENCE).await;
         eventually(PATIENCE, || std::future::ready(group(dnsmasq) == 0)).await;

@@ -165,13 +165,13 @@ async fn cache_is_flushed_after_kubedns_edit() {
     rig.clear_config();
     kubedns.until_polled(4).await;
     let answer = rig.resolve("www.acme.test.").await;
-    assert_eq!(answer, "192.0.2.1", "from the cache");
+    assert_eq!(answer, "192.0.2.1", "the answer must be from the cache");
 
     kubedns.moves_on("192.0.2.2");
     for name in ["www.acme.test.", "www.outside.test."] {
         rig.until(name, "192.0.2.2").await;
     }
-    assert_eq!(rig.dnsmasq(), dnsmasq, "the same process");
+    assert_eq!(rig.dnsmasq(), dnsmasq, "dnsmasq must not be restarted");
     rig.end().await;
 }
 
@@ -246,7 +246,7 @@ async fn encrypted_stub_domain_fails_until_kubedns_follows() {
         .await;
     let servers = &status["routes"]["stubDomains"]["tls.test"];
     assert_eq!(*servers, json!([at(&kubedns.upstream)]));
-    assert_eq!(plain.count(), 0, "never in plain text");
+    assert_eq!(plain.count(), 0, "no query must be sent in plain text");
     rig.end().await;
 }
 

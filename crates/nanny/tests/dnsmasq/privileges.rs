@@ -112,7 +112,7 @@ async fn unsignalled_edit_is_pending() {
     assert_eq!(
         *upstreams,
         json!([at(&first)]),
-        "the first server stays in force"
+        "the first server must stay in force"
     );
     let metrics = async || http::get(page, "/metrics").await.unwrap();
     eventually(PATIENCE, || async {

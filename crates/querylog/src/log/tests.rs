@@ -104,7 +104,7 @@ async fn query_log_follows_edits() {
         assert_eq!(opened.take(), expected, "{json:?}");
     }
     tokio::time::sleep(Duration::from_secs(61)).await;
-    assert_eq!(opened.take(), "-", "the log has ended after its 60 seconds");
+    assert_eq!(opened.take(), "-", "the log must end after its 60 seconds");
     // An edit without a change of `queryLog` does not open the log again.
     sender
         .send(state(Some(r#"{"rate": 9, "seconds": 60}"#)))
@@ -121,7 +121,7 @@ async fn query_log_follows_edits() {
     assert_eq!(
         opened.take(),
         "1000",
-        "the log of all queries is open, and stays open"
+        "the log of all queries must open, and stay open"
     );
     // The log continues after the source of edits has ended.
     drop(sender);

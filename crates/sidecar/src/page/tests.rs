@@ -450,7 +450,7 @@ fn hundred_of_everything_fits() {
     );
     assert!(
         words(&page).contains("192.0.2.68:53") && !words(&page).contains("192.0.2.67:53"),
-        "the 32 busiest are shown"
+        "only the 32 busiest must be shown"
     );
     assert!(page.len() < 64 * 1024, "{}", page.len());
 }

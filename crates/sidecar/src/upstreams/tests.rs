@@ -358,7 +358,7 @@ async fn list_is_kept_while_dnsmasq_is_silent() {
     assert_eq!(
         lab.exported(old.addr()),
         [""; 0],
-        "a removed upstream is not exported"
+        "a removed upstream must not be exported"
     );
     // dnsmasq returns an empty list, so the previous list is used.
     lab.texts.lock().clear();

@@ -451,7 +451,7 @@ fn missing_report_is_fault_of_its_own() {
     assert_eq!(
         found(&hung),
         [silent, of_nanny],
-        "kubedns is silent, so its missing report is not a fault"
+        "the missing report of a silent kubedns must not be a fault"
     );
 }
 
@@ -508,7 +508,7 @@ fn faults_of_kubedns_and_nanny_are_found() {
     assert_eq!(
         found(&both).len(),
         1,
-        "kubedns and the nanny reject the same ConfigMap"
+        "a ConfigMap that both kubedns and the nanny reject must be one finding"
     );
 }
 
@@ -622,7 +622,7 @@ fn worst_finding_is_the_verdict() {
     let verdict = verdicts.judge(vec![rejected()], at(60));
     assert_eq!(
         verdict.findings[0].since, 60_000,
-        "a fault that comes back is new"
+        "a fault that comes back must be new"
     );
 }
 

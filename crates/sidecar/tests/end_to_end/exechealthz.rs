@@ -92,7 +92,7 @@ async fn one_command_checks_both_parts() {
     assert_eq!(
         pod.sidecar.get("/healthz").await,
         (200, "ok".to_owned()),
-        "the check succeeds before the first result, as with exechealthz"
+        "the check must succeed before the first result, as with exechealthz"
     );
     pod.kubedns.healthy.store(false, Ordering::Relaxed);
     pod.replies(

@@ -95,7 +95,7 @@ async fn misplaced_command_ends_the_start() {
         let word = words
             .iter()
             .find(|word| !word.starts_with('-'))
-            .expect("a word");
+            .expect("one word must not be a flag");
         let line = format!("unexpected word {word:?}: {hint}");
         let lines = vec!["Usage of sidecar: see sidecar --help".to_owned(), line];
         assert_eq!(run_to_end(words).await, (2, lines), "{words:?}");

@@ -129,7 +129,7 @@ fn record_has_answer_and_its_source() {
         ..at_once
     });
     let of_malformed = watch.take_record().unwrap().name;
-    assert_eq!(&*of_malformed, b"", "a malformed query has no name");
+    assert_eq!(&*of_malformed, b"", "a malformed query must have no name");
 }
 
 #[test]

@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(
             steps,
             [(96, 97), (97, 98)],
-            "a transfer that ends at an earlier version gets only the steps to that version"
+            "a transfer that ends at an earlier version must get only the steps to that version"
         );
 
         history.drop_expired(start + Duration::from_secs(98) + MAX_AGE);
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(
             kept_serials(&history),
             Vec::<u32>::new(),
-            "the steps before a version without a difference are dropped"
+            "the steps before a version without a difference must be dropped"
         );
         push_step(&mut history, 11, 10, now);
         assert_eq!(kept_serials(&history), vec![10]);

@@ -342,7 +342,7 @@ mod tests {
 
         let messages = socket
             .receive_batch(&mut headers, &mut slices, ReceiveWait::None)
-            .expect("a queued datagram");
+            .expect("a datagram must be queued");
         let peers: Vec<_> = messages
             .filter_map(|message| socket.peer_of(&message))
             .collect();

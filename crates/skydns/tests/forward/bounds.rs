@@ -123,7 +123,7 @@ async fn dead_upstream_is_bounded_per_route() {
     assert!(sockets <= QUESTIONS - rejected + 1, "{sockets} sockets");
     assert_eq!(subject.count("in_flight"), 0);
     let later = subject.ask_a("after.test.", &upstreams).await;
-    assert_ne!(later, OVERLOADED, "there is room again");
+    assert_ne!(later, OVERLOADED, "there must be room again");
 }
 
 /// The default limits allow a burst of 200 queries from different clients.
@@ -172,10 +172,10 @@ async fn heavy_client_leaves_places_to_others() {
         let light = (0..10).filter(|n| ask(100, *n)).count();
         assert_eq!(
             light, 10,
-            "with {heavy} heavy clients, all queries of a light client are admitted"
+            "with {heavy} heavy clients, all queries of a light client must be admitted"
         );
         let elsewhere = subject.ask_a("x.test.", &[good.addr()]).await;
-        assert_eq!(elsewhere, GOOD, "another route is not affected");
+        assert_eq!(elsewhere, GOOD, "another route must not be affected");
     }
 }
 

@@ -74,7 +74,7 @@ async fn variants_at_once_make_one_query() {
     let is_first = |other: &Asked| other.packet == asked[0].packet && other.from == asked[0].from;
     assert!(
         asked.iter().all(is_first),
-        "all packets have the same ID and come from the same port"
+        "all packets must have the same ID and come from the same port"
     );
     // Without a cache, a later query is sent to the upstream again.
     assert_eq!(subject.ask_a(NAMES[0], &upstreams).await, GOOD);
@@ -188,7 +188,7 @@ async fn silence_to_edns_causes_plain_queries() {
     eventually(PATIENCE, is_answered).await;
     upstream.forget();
     assert_eq!(subject.ask_a("w.test.", &upstreams).await, GOOD);
-    assert_eq!(upstream.count(), 1, "no query has an OPT record");
+    assert_eq!(upstream.count(), 1, "no query must have an OPT record");
 }
 
 #[tokio::test]
@@ -211,7 +211,7 @@ async fn restarting_upstream_without_edns_gets_no_opt_record() {
     let (reply, upstream) = tokio::join!(asking, starting);
 
     assert_eq!(reply, GOOD);
-    assert_eq!(upstream.count(), 1, "the query has no OPT record");
+    assert_eq!(upstream.count(), 1, "the query must have no OPT record");
 }
 
 /// A client over TCP needs a complete answer. If the reply over UDP is truncated, the forwarder

@@ -36,13 +36,13 @@ async fn slow_preferred_upstream_is_queried_alone() {
             let reply = subject.ask_a(&format!("n{n}.test."), &upstreams).await;
             assert_eq!(
                 reply, GOOD,
-                "the slow upstream answers query {n} (second upstream: {outsider})"
+                "the slow upstream must answer query {n} (second upstream: {outsider})"
             );
         }
         assert_eq!(
             quick.count(),
             0,
-            "the second upstream ({outsider}) is not queried"
+            "the second upstream ({outsider}) must not be queried"
         );
     }
 }
@@ -67,12 +67,15 @@ async fn one_lost_name_keeps_upstream_alive() {
             let reply = subject.ask_a(case, &upstreams).await;
             assert_eq!(
                 reply, "NXDOMAIN",
-                "the second upstream gives the answer in the end"
+                "the second upstream must give the answer in the end"
             );
         }
     }
     let answered = subject.ask_a("other.test.", &upstreams).await;
-    assert_eq!(answered, GOOD, "the first upstream is still queried first");
+    assert_eq!(
+        answered, GOOD,
+        "the first upstream must still be queried first"
+    );
 }
 
 /// With one to four silent upstreams before a live upstream, the first query is answered within its
@@ -217,8 +220,12 @@ async fn late_answer_of_only_upstream_counts() {
             GOOD
         );
     }
-    assert_eq!(late.count(), 4, "the late upstream is not considered dead");
-    assert!(quiet.count() >= 4, "both upstreams were queried");
+    assert_eq!(
+        late.count(),
+        4,
+        "the late upstream must not be considered dead"
+    );
+    assert!(quiet.count() >= 4, "both upstreams must be queried");
 }
 
 /// After a lost datagram, the query is sent again before the budget ends.
@@ -243,11 +250,11 @@ async fn silent_upstream_is_queried_again() {
     assert_eq!(asked.len(), 2);
     assert_eq!(
         asked[0].packet, asked[1].packet,
-        "both packets have the same ID"
+        "both packets must have the same ID"
     );
     assert_eq!(
         asked[0].from, asked[1].from,
-        "both packets come from the same port, so that a forger gets no second chance"
+        "both packets must come from the same port, so that a forger gets no second chance"
     );
 }
 

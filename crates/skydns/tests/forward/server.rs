@@ -26,7 +26,7 @@ const EXTENDED_ERROR: u16 = 15;
 const PRIVATE: u16 = 65_001;
 
 fn codes(edns: Option<Edns>) -> Vec<u16> {
-    edns.expect("an OPT record")
+    edns.expect("the message must have an OPT record")
         .options
         .into_iter()
         .map(|(code, _)| code)
@@ -77,7 +77,7 @@ async fn hop_by_hop_options_are_not_forwarded() {
         assert_eq!(counts, (1, 1, 0));
     }
     for asked in upstream.asked() {
-        let query = Message::parse(&asked.packet).expect("a query");
+        let query = Message::parse(&asked.packet).expect("the query must be well-formed");
         let sent = codes(query.edns);
         assert_eq!(sent, [CLIENT_SUBNET, PRIVATE], "over {:?}", asked.transport);
     }
@@ -132,8 +132,11 @@ async fn tcp_client_is_forwarded_over_udp_first() {
 async fn client(host: u8, server: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, host), 0))
         .await
-        .expect("a loopback address");
-    socket.connect(server).await.expect("a route on loopback");
+        .expect("a loopback address must be usable");
+    socket
+        .connect(server)
+        .await
+        .expect("loopback must have a route");
     socket
 }
 
@@ -141,7 +144,7 @@ async fn send(socket: &UdpSocket, name: &str) {
     socket
         .send(&Query::new(name, "A").wire())
         .await
-        .expect("room to send");
+        .expect("the query must be sent");
 }
 
 /// Each heavy client sends a query every millisecond, for names that the upstream does not answer.
@@ -175,11 +178,11 @@ async fn light_client_is_answered_beside_heavy() {
                 let mut answer = [0; 512];
                 let length = timeout(PATIENCE, socket.recv(&mut answer))
                     .await
-                    .expect("an answer in time")
-                    .expect("an answer");
+                    .expect("an answer must arrive in time")
+                    .expect("an answer must arrive");
                 answers.push(
                     Message::parse(&answer[..length])
-                        .expect("a valid answer")
+                        .expect("the answer must be valid")
                         .rcode_name(),
                 );
             }

@@ -68,7 +68,7 @@ async fn stale_name_waits_for_living_upstream() {
     clock.turn().await;
     assert!(
         futures::poll!(asking.as_mut()).is_pending(),
-        "a query for a name that is not cached waits"
+        "a query for a name that is not cached must wait"
     );
 }
 

@@ -143,7 +143,11 @@ async fn tls_sessions_resume_and_expiry_is_metric() {
         assert_eq!(expiry(), EXPIRES);
         subject.forwarder.retain_upstreams(&[].into());
         assert_eq!(subject.count("tls_trusted"), 0);
-        assert_eq!(expiry(), 0, "the metric of an unused upstream is removed");
+        assert_eq!(
+            expiry(),
+            0,
+            "the metric of an unused upstream must be removed"
+        );
     }
 }
 
@@ -286,7 +290,7 @@ async fn server_without_padding_is_queried_plain() {
     assert_eq!(
         edns,
         Some(dnssec_ok),
-        "the forwarder itself adds the OPT record"
+        "the forwarder itself must add the OPT record"
     );
     assert_eq!(upstream.count(), 3);
 }

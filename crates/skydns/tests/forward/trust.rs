@@ -286,7 +286,7 @@ async fn looping_upstream_is_found() {
     let long = vec!["d".repeat(56); 4].join(".");
     assert_eq!(leads_back(&subject, looping, &long).await, None);
     let requests = subject.count("requests_total");
-    assert_eq!(requests, 0, "loop probes do not count as requests");
+    assert_eq!(requests, 0, "loop probes must not count as requests");
 }
 
 /// Only some upstreams are probed at the same time, but all of them are probed.

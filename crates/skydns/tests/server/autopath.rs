@@ -39,8 +39,13 @@ async fn autopath_first_query_walks_whole_list() {
 
 /// Sends a query over UDP from the address `client` and returns the answer.
 async fn udp_from(client: IpAddr, server: SocketAddr, query: &Query) -> Vec<u8> {
-    let socket = UdpSocket::bind((client, 0)).await.expect("a socket");
-    socket.send_to(&query.wire(), server).await.expect("sent");
+    let socket = UdpSocket::bind((client, 0))
+        .await
+        .expect("the socket must be bound");
+    socket
+        .send_to(&query.wire(), server)
+        .await
+        .expect("the query must be sent");
     next_datagram(&socket).await
 }
 
@@ -140,7 +145,7 @@ async fn autopath_list_has_queried_domain() {
     let asked = upstream.asked();
     let first = "www.example.test.apps.svc.cluster.local.";
     let before = asked.iter().filter(|asked| asked.name() == first).count();
-    assert_eq!(before, 1, "the first name of the list is queried once");
+    assert_eq!(before, 1, "the first name of the list must be queried once");
     renamed.stop().await;
     falling.stop().await;
 }

@@ -194,7 +194,7 @@ impl Options {
 /// A host and three aliases of the configuration. The targets of the aliases are a cluster name, an
 /// external name, and the alias itself.
 fn own_names() -> OwnNames {
-    let name = |text: &str| Name::parse(text).expect("a name");
+    let name = |text: &str| Name::parse(text).expect("the name must be valid");
     let mut own = OwnNames::new();
     own.add_host(
         &name("host.own.test."),
@@ -212,7 +212,7 @@ fn own_names() -> OwnNames {
 
 /// Rules of each kind for external names.
 fn external_rules() -> ExternalRules {
-    let name = |text: &str| Name::parse(text).expect("a name");
+    let name = |text: &str| Name::parse(text).expect("the name must be valid");
     let mut rules = ExternalRules::new();
     rules.filter_types(&name("."), &[rtype::AAAA]);
     rules.filter_types(&name("stub.test."), &[]);
@@ -249,7 +249,7 @@ fn queries(options: &Options) -> BTreeMap<u16, (String, Vec<u8>)> {
     for name in options.names() {
         for rtype in ["A", "AAAA", "SRV", "PTR", "CNAME", "TXT", "SOA", "ANY"] {
             for edns in [false, true] {
-                let id = u16::try_from(queries.len()).expect("few queries");
+                let id = u16::try_from(queries.len()).expect("each query must have its own ID");
                 let query = Query::new(&name, rtype).id(id);
                 let query = if edns { query.edns(1232) } else { query };
                 queries.insert(id, (format!("{name} {rtype}, EDNS: {edns}"), query.wire()));
@@ -263,10 +263,13 @@ fn queries(options: &Options) -> BTreeMap<u16, (String, Vec<u8>)> {
 fn answered(waiting: &mut BTreeMap<u16, (String, Vec<u8>)>, response: &[u8]) {
     assert!(
         response.len() >= 12 && response[2] & 0x80 != 0,
-        "a response with a header"
+        "the datagram must be a response with a header"
     );
     let id = u16::from_be_bytes([response[0], response[1]]);
-    assert!(waiting.remove(&id).is_some(), "one answer for each query");
+    assert!(
+        waiting.remove(&id).is_some(),
+        "each query must get one answer"
+    );
 }
 
 fn names_of(waiting: BTreeMap<u16, (String, Vec<u8>)>) -> Vec<String> {
@@ -277,14 +280,19 @@ fn names_of(waiting: BTreeMap<u16, (String, Vec<u8>)>) -> Vec<String> {
 async fn unanswered_over_udp(server: SocketAddr, options: &Options) -> Vec<String> {
     let mut to_send: Vec<(u16, (String, Vec<u8>))> = queries(options).into_iter().collect();
     let mut waiting = BTreeMap::new();
-    let socket = UdpSocket::bind((POD, 0)).await.expect("a socket");
+    let socket = UdpSocket::bind((POD, 0))
+        .await
+        .expect("the socket must be bound");
     let mut buffer = [0; 4096];
 
     loop {
         while waiting.len() < WINDOW
             && let Some((id, (what, query))) = to_send.pop()
         {
-            socket.send_to(&query, server).await.expect("sent");
+            socket
+                .send_to(&query, server)
+                .await
+                .expect("the query must be sent");
             waiting.insert(id, (what, query));
         }
         if waiting.is_empty() {
@@ -293,7 +301,10 @@ async fn unanswered_over_udp(server: SocketAddr, options: &Options) -> Vec<Strin
         let Ok(received) = tokio::time::timeout(TIMEOUT, socket.recv(&mut buffer)).await else {
             return names_of(waiting);
         };
-        answered(&mut waiting, &buffer[..received.expect("received")]);
+        answered(
+            &mut waiting,
+            &buffer[..received.expect("a datagram must arrive")],
+        );
     }
 }
 
@@ -303,7 +314,10 @@ async fn unanswered_over_tcp(server: SocketAddr, options: &Options) -> Vec<Strin
     let mut connection = connect(server).await;
 
     for (_, query) in waiting.values() {
-        connection.send(query).await.expect("sent");
+        connection
+            .send(query)
+            .await
+            .expect("the query must be sent");
     }
     while !waiting.is_empty()
         && let Ok(response) = connection.receive(TIMEOUT).await

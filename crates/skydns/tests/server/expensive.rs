@@ -53,10 +53,12 @@ async fn assert_others_are_answered(server: SocketAddr, done: &AtomicUsize) {
 
 /// Sends expensive queries over UDP.
 async fn flood_over_udp(server: SocketAddr, queries: u16) -> UdpSocket {
-    let flood = UdpSocket::bind((FLOODER, 0)).await.expect("bound");
+    let flood = UdpSocket::bind((FLOODER, 0))
+        .await
+        .expect("the socket must be bound");
     for number in 0..queries {
         let sent = flood.send_to(&expensive_query(number), server).await;
-        sent.expect("sent");
+        sent.expect("the query must be sent");
     }
     flood
 }
@@ -66,10 +68,10 @@ async fn flood_over_tcp(server: SocketAddr, connections: u16) -> Vec<TcpConnecti
     let mut flood = Vec::new();
     for _ in 0..connections {
         let opened = TcpConnection::open_from(FLOODER, server).await;
-        let mut connection = opened.expect("connected");
+        let mut connection = opened.expect("the server must accept the connection");
         for number in 0..FLOOD / connections {
             let sent = connection.send(&expensive_query(number)).await;
-            sent.expect("sent");
+            sent.expect("the query must be sent");
         }
         flood.push(connection);
     }
@@ -89,7 +91,7 @@ async fn tcp_flood_does_not_delay_others() {
         let mut flood = flood_over_tcp(server.address, connections).await;
         assert_others_are_answered(server.address, &done).await;
         let first = flood[0].receive(TIMEOUT).await;
-        assert_expensive_query_is_answered(&first.expect("an answer"));
+        assert_expensive_query_is_answered(&first.expect("an answer must arrive"));
         drop(flood);
         server.stop().await;
     }
@@ -172,13 +174,15 @@ async fn searched_name_needs_place_in_queue() {
         .autopath(&[], &[(pod, "apps")])
         .laborious(&["svc", "slow"], &done);
     let server = start(view);
-    let flood = UdpSocket::bind((FLOODER, 0)).await.expect("bound");
+    let flood = UdpSocket::bind((FLOODER, 0))
+        .await
+        .expect("the socket must be bound");
     let slow = |id| Query::new("slow.svc.cluster.local.", "A").id(id).wire();
     for id in 0..PLACES + 50 {
         flood
             .send_to(&slow(id), server.address)
             .await
-            .expect("sent");
+            .expect("the query must be sent");
     }
 
     // The second name that the search list gives is the expensive name of the flood.
@@ -189,7 +193,7 @@ async fn searched_name_needs_place_in_queue() {
     flood
         .send_to(&searched, server.address)
         .await
-        .expect("sent");
+        .expect("the query must be sent");
     let mut answers_before = 0;
     let answer = loop {
         let answer = next_datagram(&flood).await;

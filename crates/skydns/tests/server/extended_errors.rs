@@ -132,7 +132,10 @@ fn engine_cases() -> Vec<Case> {
         .view(|view| with_rule(view, |rules, root| rules.filter_types(root, &[rtype::A]))),
         error_case("a denied name", ("wpad.", "A"), 15, "denies this name").view(|view| {
             with_rule(view, |rules, _| {
-                rules.deny_names(&Name::parse("wpad").expect("a name"), rcode::NXDOMAIN);
+                rules.deny_names(
+                    &Name::parse("wpad").expect("the name must be valid"),
+                    rcode::NXDOMAIN,
+                );
             })
         }),
         error_case(
@@ -274,14 +277,14 @@ async fn check_case(case: Case) {
     assert_eq!(
         without_extended_error(told),
         without_extended_error(silent),
-        "{what}: nothing else differs"
+        "{what}: nothing else must differ"
     );
     let without_edns = Query::new(name, rtype).id(7).wire();
     let plain_on = exchange_udp(on.address, &without_edns).await;
     let plain_off = exchange_udp(off.address, &without_edns).await;
     assert_eq!(
         plain_on, plain_off,
-        "{what}: without EDNS the answer is the same"
+        "{what}: without EDNS the answer must be the same"
     );
     on.stop().await;
     off.stop().await;
@@ -334,7 +337,7 @@ async fn rejected_client_has_extended_error() {
     ] {
         let flood = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
             .await
-            .expect("bound");
+            .expect("the socket must be bound");
         for number in 0..FLOOD {
             let label = if name.ends_with("local.") {
                 "all.apps".to_owned()
@@ -342,7 +345,10 @@ async fn rejected_client_has_extended_error() {
                 format!("n{number}")
             };
             let query = Query::new(&format!("{label}{name}"), "A").edns(1232).wire();
-            flood.send_to(&query, server.address).await.expect("sent");
+            flood
+                .send_to(&query, server.address)
+                .await
+                .expect("the query must be sent");
         }
         let told = loop {
             if let Some((0, said)) = extended_error(&parsed(&next_datagram(&flood).await)) {

@@ -10,7 +10,7 @@ use wire::{Name, rcode, rtype};
 use super::*;
 
 fn name(text: &str) -> Name {
-    Name::parse(text).expect("a name")
+    Name::parse(text).expect("the name must be valid")
 }
 
 /// An upstream that answers A queries for every name with the public address 192.0.2.1. Names that
@@ -43,7 +43,7 @@ async fn private_addresses_of_external_names_are_rejected() {
     own.add_alias(&name("alias.own.test"), &name("in.outside.test"));
     own.add_host(
         &name("in.own.test"),
-        &["10.0.0.9".parse().expect("an address")],
+        &["10.0.0.9".parse().expect("the address must be valid")],
     );
     let view = Fixed::new(&[upstream.addr()])
         .stub("stub.test", &[upstream.addr()])
@@ -130,7 +130,7 @@ async fn rule_key_is_in_tap_extended_error_and_metric() {
         rate: 1000,
         messages: false,
     };
-    let mut watch = server.tap.open_watch(all).expect("a watch");
+    let mut watch = server.tap.open_watch(all).expect("a watch must open");
 
     let mut counts = std::collections::BTreeMap::<&str, f64>::new();
     for row in REASONS.lines().map(str::trim) {
@@ -144,7 +144,10 @@ async fn rule_key_is_in_tap_extended_error_and_metric() {
         let answer = client::ask(server.address, &query).await;
         assert_eq!(answer.rcode_name(), rcode, "{row}");
 
-        let options = answer.edns.expect("an OPT record").options;
+        let options = answer
+            .edns
+            .expect("the answer must have an OPT record")
+            .options;
         let texts = options
             .iter()
             .map(|(_, data)| String::from_utf8_lossy(data));

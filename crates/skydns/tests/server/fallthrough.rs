@@ -99,7 +99,9 @@ async fn fallthrough_negative_answer_keeps_our_ttl() {
         let [what, question, in_minute, in_seconds] = lines[..] else {
             panic!("not a case: {case}")
         };
-        let (name, rtype) = question.split_once(' ').expect("name and type");
+        let (name, rtype) = question
+            .split_once(' ')
+            .expect("a question must have a name and a type");
         let query = Query::new(name, rtype);
         let found = answer_over_udp(minute.address, &query).await;
         assert_eq!(summary(&found), in_minute, "{what}");
@@ -127,6 +129,6 @@ async fn fallthrough_cached_answer_keeps_our_ttl() {
         assert_eq!(summary(&answer), "NXDOMAIN . 5 NS . 5 SOA/5");
     }
     let queries = upstream.count_of(name, "A");
-    assert_eq!(queries, 1, "the other answers are from the cache");
+    assert_eq!(queries, 1, "the other answers must be from the cache");
     server.stop().await;
 }

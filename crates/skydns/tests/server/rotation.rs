@@ -30,7 +30,11 @@ async fn cached_addresses_change_their_order() {
         let mut orders = Vec::new();
         for _ in 0..7 {
             let answer = client::ask(server.address, &Query::new(name, "A")).await;
-            assert_eq!(answer.authority.len(), 1, "the rest of the answer stays");
+            assert_eq!(
+                answer.authority.len(),
+                1,
+                "the rest of the answer must stay"
+            );
             let records = answer.answer.iter();
             // The last octet of each address. The target of the alias ends with a dot, so its last
             // part is empty.

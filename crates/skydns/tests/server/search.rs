@@ -207,7 +207,7 @@ pub(super) async fn check_cases(
 ) {
     let (server, caching) = (start(view()), start(view().caching(CacheLimits::default())));
     for case in CASES.trim().split("\n\n") {
-        let (what, case) = case.split_once('\n').expect("a question");
+        let (what, case) = case.split_once('\n').expect("a case must have a question");
         let (question, records) = case.split_once('\n').unwrap_or((case, ""));
         let words: Vec<&str> = question.split(' ').collect();
         let expected = expected(words[0], words[2], &records.lines().collect::<Vec<_>>());

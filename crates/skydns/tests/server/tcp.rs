@@ -22,17 +22,32 @@ async fn pipelined_queries_are_answered_when_ready() {
     let mut connection = connect(server.address).await;
     let slow = Query::new("www.outside.test.", "A").id(1).wire();
     let fast = Query::new("web.apps.svc.cluster.local.", "A").id(2).wire();
-    connection.send(&slow).await.expect("sent");
-    connection.send(&fast).await.expect("sent");
-    let first = connection.receive(TIMEOUT).await.expect("an answer");
+    connection
+        .send(&slow)
+        .await
+        .expect("the query must be sent");
+    connection
+        .send(&fast)
+        .await
+        .expect("the query must be sent");
+    let first = connection
+        .receive(TIMEOUT)
+        .await
+        .expect("an answer must arrive");
     assert_eq!(
         first[..2],
         [0, 2],
-        "the fast query does not wait for the slow query"
+        "the fast query must not wait for the slow query"
     );
     // The client closes its sending side, and still receives pending answers.
-    connection.finish_sending().await.expect("closed");
-    let second = connection.receive(TIMEOUT).await.expect("an answer");
+    connection
+        .finish_sending()
+        .await
+        .expect("the sending side must close");
+    let second = connection
+        .receive(TIMEOUT)
+        .await
+        .expect("an answer must arrive");
     assert_eq!(second[..2], [0, 1]);
     let text = show(&second);
     let expected = ";; NOERROR, flags: qr rd ra\n;www.outside.test. IN A\n";
@@ -47,10 +62,16 @@ async fn query_in_pieces_is_answered() {
     let query = Query::new("web.apps.svc.cluster.local.", "A").id(7).wire();
     let framed = frame_message(&query);
     for piece in [&framed[..1], &framed[1..2], &framed[2..7], &framed[7..]] {
-        connection.send_raw(piece).await.expect("sent");
+        connection
+            .send_raw(piece)
+            .await
+            .expect("the octets must be sent");
         tokio::task::yield_now().await;
     }
-    let answer = connection.receive(TIMEOUT).await.expect("an answer");
+    let answer = connection
+        .receive(TIMEOUT)
+        .await
+        .expect("an answer must arrive");
     assert_eq!(answer[..2], [0, 7]);
     server.stop().await;
 }
@@ -62,16 +83,25 @@ async fn overlong_message_closes_connection() {
     let server = start(Fixed::new(&[]));
     let mut connection = connect(server.address).await;
     let query = Query::new("web.apps.svc.cluster.local.", "A").id(7).wire();
-    connection.send(&query).await.expect("sent");
+    connection
+        .send(&query)
+        .await
+        .expect("the query must be sent");
     let longest = [query.as_slice(), &vec![0; 4096 - query.len()]].concat();
-    connection.send(&longest).await.expect("sent");
+    connection
+        .send(&longest)
+        .await
+        .expect("the query must be sent");
     for which in ["the first", "the longest"] {
         let answer = connection.receive(TIMEOUT).await;
         let answer = answer.unwrap_or_else(|error| panic!("{which}: {error}"));
         assert_eq!(answer[..2], [0, 7], "{which}");
     }
     let too_long = 4097_u16.to_be_bytes();
-    connection.send_raw(&too_long).await.expect("sent");
+    connection
+        .send_raw(&too_long)
+        .await
+        .expect("the octets must be sent");
     assert_closed(&connection.receive(TIMEOUT).await);
     server.stop().await;
 }
@@ -87,7 +117,10 @@ async fn many_connections_leave_room_for_others() {
     for _ in 0..300 {
         let mut connection = connect(server.address).await;
         // The client sends only the first octet of the length field.
-        connection.send_raw(&[0]).await.expect("sent");
+        connection
+            .send_raw(&[0])
+            .await
+            .expect("the octet must be sent");
         idle.push(connection);
     }
     let web = Query::new("web.apps.svc.cluster.local.", "A");
@@ -134,13 +167,21 @@ async fn slow_client_does_not_delay_stop() {
     const SEGMENT: u32 = 536;
     // The name is short, so that the server receives many queries in one read.
     let server = start(Fixed::new(&[]).with_big_answer_at(&["b"]));
-    let socket = TcpSocket::new_v4().expect("a socket");
-    socket.set_recv_buffer_size(KERNEL).expect("set");
-    setsockopt(&socket, sockopt::TcpMaxSeg, &SEGMENT).expect("set");
-    let mut client = socket.connect(server.address).await.expect("connected");
+    let socket = TcpSocket::new_v4().expect("a socket must open");
+    socket
+        .set_recv_buffer_size(KERNEL)
+        .expect("the receive buffer must be set");
+    setsockopt(&socket, sockopt::TcpMaxSeg, &SEGMENT).expect("the segment size must be set");
+    let mut client = socket
+        .connect(server.address)
+        .await
+        .expect("the server must accept the connection");
     let query = Query::new("b.cluster.local.", "A").wire();
     let framed = frame_message(&query);
-    client.write_all(&framed.repeat(60)).await.expect("sent");
+    client
+        .write_all(&framed.repeat(60))
+        .await
+        .expect("the queries must be sent");
     let slow = async {
         // 655 octets every 10 ms: one answer of 64 KiB each second.
         let mut ticks = tokio::time::interval(Duration::from_millis(10));

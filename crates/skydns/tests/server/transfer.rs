@@ -24,7 +24,7 @@ const PEERS: &str = "127.0.0.0/8";
 static FIRST_TIME: LazyLock<u64> = LazyLock::new(|| {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
-        .expect("after 1970")
+        .expect("the time must be after 1970")
         .as_secs()
         + 3600
 });
@@ -38,8 +38,8 @@ struct Primary {
 
 impl Primary {
     fn start(view: Fixed, peers: &str) -> Self {
-        let metrics = TransferMetrics::new().expect("metrics");
-        let peers = peers.parse().expect("peers");
+        let metrics = TransferMetrics::new().expect("the metrics must be valid");
+        let peers = peers.parse().expect("the peers must be valid");
         let transfers = ZoneTransfers::new(peers, None, ZoneSerials::new(), metrics.clone());
         let view = Arc::new(view.transferred(&transfers));
         let server = start_with_transfers(&view, &transfers);
@@ -79,18 +79,20 @@ fn transfer_query(name: &str, qtype: u16, since: Option<(u32, u32)>) -> Vec<u8> 
 
 /// RCODE, and the type of each answer record.
 fn response_outcome(message: &[u8]) -> (u16, Vec<u16>) {
-    let message = Message::parse(message).expect("a message");
+    let message = Message::parse(message).expect("the message must be well-formed");
     let types = message.section(Section::Answer).map(|record| record.rtype);
     (message.header().rcode(), types.collect())
 }
 
 /// The numbers of the first SOA record in a message.
 fn soa_numbers(message: &[u8]) -> [u32; 5] {
-    let message = Message::parse(message).expect("a message");
+    let message = Message::parse(message).expect("the message must be well-formed");
     let mut records = message.records();
     let soa = records.find(|record| record.rtype == rtype::SOA);
-    let data = soa.expect("an SOA record").data();
-    let numbers = data.last_chunk::<20>().expect("the numbers of an SOA");
+    let data = soa.expect("the message must have an SOA record").data();
+    let numbers = data
+        .last_chunk::<20>()
+        .expect("an SOA must have its numbers");
     std::array::from_fn(|at| {
         let number = numbers.as_chunks::<4>().0[at];
         u32::from_be_bytes(number)
@@ -289,23 +291,31 @@ async fn request_zone_from(local: u8, server: SocketAddr) -> TcpStream {
 
 /// Opens a connection with a receive buffer of `size` octets and sends a transfer query.
 async fn request_zone_with_buffer(local: u8, server: SocketAddr, size: u32) -> TcpStream {
-    let socket = TcpSocket::new_v4().expect("a socket");
-    socket.set_recv_buffer_size(size).expect("a buffer");
+    let socket = TcpSocket::new_v4().expect("a socket must open");
+    socket
+        .set_recv_buffer_size(size)
+        .expect("the receive buffer must be set");
     socket
         .bind((Ipv4Addr::new(127, 0, 0, local), 0).into())
-        .expect("bound");
-    let mut stream = socket.connect(server).await.expect("connected");
+        .expect("the socket must be bound");
+    let mut stream = socket
+        .connect(server)
+        .await
+        .expect("the server must accept the connection");
     let query = transfer_query(ZONE, rtype::AXFR, None);
     let sent = stream.write_all(&frame_message(&query)).await;
-    sent.expect("sent");
+    sent.expect("the query must be sent");
     stream
 }
 
 /// Receives the next message of a stream.
 async fn next_message(stream: &mut TcpStream) -> Vec<u8> {
-    let length = stream.read_u16().await.expect("a length");
+    let length = stream.read_u16().await.expect("a length must arrive");
     let mut message = vec![0; length.into()];
-    stream.read_exact(&mut message).await.expect("a message");
+    stream
+        .read_exact(&mut message)
+        .await
+        .expect("a message must arrive");
     message
 }
 
@@ -315,11 +325,14 @@ async fn receive_zone(mut stream: TcpStream) -> usize {
     let (mut records, mut soas, mut messages) = (BTreeSet::new(), 0, 0);
     while soas < 2 {
         let message = next_message(&mut stream).await;
-        let message = Message::parse(&message).expect("a message");
+        let message = Message::parse(&message).expect("the message must be well-formed");
         for record in message.section(Section::Answer) {
             soas += usize::from(record.rtype == rtype::SOA);
             let record = (
-                record.owner().expect("a name").to_string(),
+                record
+                    .owner()
+                    .expect("the owner must be a name")
+                    .to_string(),
                 record.rtype,
                 record.data().to_vec(),
             );
@@ -349,7 +362,10 @@ async fn slow_secondary_is_disconnected() {
         let mut stream = request_zone_with_buffer(2, primary.server.address, 4096).await;
         // Twenty transfers of the zone are larger than the socket buffers.
         let again = frame_message(&transfer_query(ZONE, rtype::AXFR, None)).repeat(19);
-        stream.write_all(&again).await.expect("sent");
+        stream
+            .write_all(&again)
+            .await
+            .expect("the octets must be sent");
         stream
     };
     let _slow = [slow().await, slow().await];

@@ -17,7 +17,7 @@ fn view() -> Fixed {
 async fn query_is_counted_by_zone_and_rcode() {
     let server = start(view());
     let zones = ZoneMetrics::new(server.metrics.clone(), Arc::new(Always(Arc::new(view()))))
-        .expect("a metric");
+        .expect("the metric must be valid");
     let counted = || series(&zones, "kubedns_zone_queries_total{zone=");
     for name in [
         "web.apps.svc.cluster.local.",

@@ -44,7 +44,7 @@ impl Reaction {
     /// Sends the query on to a server on loopback, and does nothing more. If the query came from
     /// that server, this makes a forwarding loop.
     pub fn send_on(asked: &Asked, server: SocketAddr) -> Self {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port must be free");
         // The server may have stopped.
         let _ = socket.send_to(&asked.packet, server);
         Self::silence()

@@ -70,7 +70,8 @@ async fn serve_connection(
             match act {
                 Act::Wait(delay) => tokio::time::sleep(delay).await,
                 Act::Send(packet) => {
-                    let length = u16::try_from(packet.len()).expect("a message below 64 KiB");
+                    let length =
+                        u16::try_from(packet.len()).expect("the message must be below 64 KiB");
                     stream
                         .write_all(&[&length.to_be_bytes()[..], &packet].concat())
                         .await?;

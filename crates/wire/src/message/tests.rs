@@ -80,7 +80,7 @@ fn records_of_all_sections_are_read() {
     assert_eq!(
         read.end(),
         wire.len() - 2,
-        "the message ends with its last record"
+        "the message must end with its last record"
     );
 
     let first = read.records().next().unwrap();

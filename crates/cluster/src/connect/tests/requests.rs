@@ -19,7 +19,12 @@ use super::{Connection, kubeconfig, with_kubeconfig};
 async fn head(stream: &mut TcpStream, answer: &str) -> String {
     let mut text = Vec::new();
     while !text.ends_with(b"\r\n\r\n") {
-        text.push(stream.read_u8().await.expect("the rest of a head"));
+        text.push(
+            stream
+                .read_u8()
+                .await
+                .expect("the rest of the head must arrive"),
+        );
     }
     stream.write_all(answer.as_bytes()).await.unwrap();
     String::from_utf8(text).unwrap()
@@ -298,7 +303,7 @@ async fn socks(stream: &mut TcpStream, user: Option<(&str, &str)>) -> Vec<u8> {
         stream
             .read_exact(&mut bytes)
             .await
-            .expect("the rest of a message");
+            .expect("the rest of the message must arrive");
         bytes
     }
     async fn text(stream: &mut TcpStream) -> String {
@@ -306,7 +311,7 @@ async fn socks(stream: &mut TcpStream, user: Option<(&str, &str)>) -> Vec<u8> {
         stream
             .read_exact(&mut text)
             .await
-            .expect("the rest of a text");
+            .expect("the rest of the text must arrive");
         String::from_utf8(text).unwrap()
     }
     let method = if user.is_some() { 2 } else { 0 };

@@ -176,12 +176,12 @@ fn through<T: PackKeyed>(object: &T) -> Option<T> {
     object.pack(&mut octets);
     let mut from = octets.as_slice();
     let unpacked = T::unpack(ObjectKey::new("apps", "web"), &mut from);
-    assert!(from.is_empty(), "nothing is left over");
+    assert!(from.is_empty(), "nothing must be left over");
     // Unpacking truncated octets returns `None` and does not panic.
     for end in 0..octets.len() {
         assert!(
             T::unpack(ObjectKey::new("apps", "web"), &mut &octets[..end]).is_none(),
-            "the first {end} octets are not a complete object"
+            "the first {end} octets must not be a complete object"
         );
     }
     unpacked

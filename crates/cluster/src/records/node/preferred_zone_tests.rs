@@ -163,7 +163,11 @@ fn addresses_hinted_for_node_are_answered_alone() {
     }
 
     let node = node(&unready, None, true);
-    assert_eq!(found(&node, &[]), "1 2 3", "the hinted address is unready");
+    assert_eq!(
+        found(&node, &[]),
+        "1 2 3",
+        "the hints must not count if the hinted address is unready"
+    );
 }
 
 #[test]

@@ -20,22 +20,22 @@ async fn returned_api_server_gives_slices_a_head_start() {
         tokio::time::advance(Duration::from_mins(1)).await;
         assert!(
             due_now(&selection, FeedPhase::Failing),
-            "Endpoints may be listed"
+            "failing slices must not block Endpoints"
         );
         selection.note_endpoints_listed();
         assert!(
             !due_now(&selection, FeedPhase::Failing),
-            "Endpoints that happen to be listed first are not used yet"
+            "Endpoints that happen to be listed first must not be used yet"
         );
         assert!(
             due_now(&selection, FeedPhase::Refused),
-            "Endpoints do not wait for refused slices"
+            "Endpoints must not wait for refused slices"
         );
         tokio::time::advance(HEAD_START).await;
         selection.note_endpoints_listed();
         assert!(
             due_now(&selection, FeedPhase::Failing),
-            "Endpoints do not wait longer than the head start"
+            "Endpoints must not wait longer than the head start"
         );
     }
 }

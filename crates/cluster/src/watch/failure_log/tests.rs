@@ -57,7 +57,7 @@ async fn outage_ends_with_last_feed() {
     );
     assert!(
         !outage.is_ongoing(),
-        "the outage is over when the feeds have ended without an event"
+        "the outage must be over when the feeds have ended without an event"
     );
 }
 
@@ -87,7 +87,7 @@ async fn refused_kind_leaves_outage() {
         services.log_recovery();
         assert!(
             !connection.outage().is_ongoing(),
-            "the outage ends although one kind is refused"
+            "the outage must end although one kind is refused"
         );
     }
 }

@@ -78,6 +78,6 @@ fn long_values_are_cut() {
     assert_eq!(shown, format!("{kept}... ({LONGEST} more bytes)"));
     let pieces = truncate(format_args!("{long}{long}{long}"));
     let expected = format!("{kept}... ({} more bytes)", 5 * LONGEST);
-    assert_eq!(pieces, expected, "the bytes of all pieces are counted");
+    assert_eq!(pieces, expected, "the bytes of all pieces must be counted");
     assert_eq!(truncate(format_args!("{kept}")), kept);
 }

@@ -31,7 +31,7 @@ fn flood_is_counted_and_reported() {
     assert_eq!(admitted, 30);
     assert!(
         limiter.admit(&QUIET, start),
-        "another call site has its own limit"
+        "another call site must have its own limit"
     );
 
     let told = limiter.take_suppressed(start);
@@ -41,7 +41,10 @@ fn flood_is_counted_and_reported() {
             .collect::<Vec<_>>(),
         [970]
     );
-    assert!(limiter.take_suppressed(start).is_empty(), "reported once");
+    assert!(
+        limiter.take_suppressed(start).is_empty(),
+        "suppressed lines must be reported once"
+    );
 
     // A call site may write one more line per second, up to the burst.
     let later = start + Duration::from_secs(2);

@@ -242,7 +242,11 @@ async fn failure_pauses_lookups() {
         assert!((1..=MAX_PARALLEL).contains(&cluster.requests()), "{name}");
         cluster.server.faults.remove(rule);
         assert_eq!(cluster.owner_texts(&addresses).await, ["-"; 10], "{name}");
-        assert_eq!(cluster.requests(), 0, "{name}: not asked again at once");
+        assert_eq!(
+            cluster.requests(),
+            0,
+            "{name}: the API server must not be asked again at once"
+        );
         cluster.owners.timeout = PATIENCE;
         cluster.after(pause).await;
         let owners = cluster.owner_texts(&addresses).await;

@@ -155,7 +155,7 @@ async fn dnsmasq_routes_names_as_explained() {
         if let Some(seconds) = said["keeps_seconds"].as_u64() {
             let again = if seconds > 0 { "nobody" } else { "kubedns" };
             let answer = pod.asks(name, rtype).await;
-            assert_eq!(answer, again, "{name} {rtype} is kept for {seconds} s");
+            assert_eq!(answer, again, "{name} {rtype} must be kept for {seconds} s");
         }
     }
 }

@@ -33,7 +33,7 @@ async fn explanation_warns_of_lost_api_server() {
     let explanation = kubedns.explain("name=web.apps&type=A").await;
     assert_eq!(
         explanation["verdict"]["text"], "resolves to 10.96.0.10",
-        "the last known records are served"
+        "the last known records must be served"
     );
     cluster.faults.up();
     kubedns
@@ -61,7 +61,7 @@ async fn explanation_warns_of_rejected_configuration() {
     let in_force = &explanation["server"]["config_version"];
     assert_eq!(
         *in_force, version,
-        "the last valid configuration stays in force"
+        "the last valid configuration must stay in force"
     );
     let text = explanation["warnings"][0]["text"].as_str().unwrap();
     assert!(

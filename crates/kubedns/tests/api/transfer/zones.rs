@@ -97,7 +97,7 @@ impl Soa {
             line.split(' ')
                 .nth(at)
                 .and_then(|text| text.parse().ok())
-                .expect("a number")
+                .expect("the line must have a number")
         };
         Self {
             serial: number(6),

@@ -45,7 +45,7 @@ fn spellings_of_one_option() {
     );
     assert!(
         !read("-r -R").has_option("no-resolv"),
-        "the second word is the value of the first"
+        "the second word must be the value of the first"
     );
     assert!(
         !read("--resolv-file -R")

@@ -373,7 +373,7 @@ fn recorded_kube_dns_arguments_are_equivalent() {
         let argv = plan_of(&arguments).argv(&routes);
         assert!(
             text(&argv).starts_with(&case.args.join(" ")),
-            "{}: the user's arguments come first",
+            "{}: the user's arguments must come first",
             case.name
         );
         let mut expected = Effect::of_arguments(&case.argv, &arguments.option_values("server"));

@@ -134,7 +134,7 @@ async fn later_loop_is_found_and_ends() {
         assert_eq!(
             rig.probe(Forwarding::ToNobody).await,
             (true, 1),
-            "SERVFAIL does not end the loop"
+            "SERVFAIL must not end the loop"
         );
 
         assert_eq!(rig.probe(Forwarding::Elsewhere).await, (true, 2));

@@ -49,7 +49,7 @@ fn answer(reply: &UpstreamReply, query: &[u8]) -> (usize, u16, usize, bool, bool
     let name = read.question().unwrap().name;
     assert_eq!(
         name, parsed.name,
-        "the name has the case of the client's query"
+        "the name must have the case of the client's query"
     );
     let opt = read
         .section(Section::Additional)

@@ -96,38 +96,39 @@ fn silence_to_one_name_is_ignored() {
     for seconds in 0..5 {
         assert!(
             silent(&a, seconds).is_none(),
-            "silence to one name, even if repeated, causes no probe"
+            "silence to one name, even if repeated, must cause no probe"
         );
     }
     assert!(
         silent(&question(b"\x01A\0"), 5).is_none(),
-        "a name that differs only in upper and lower case is the same name"
+        "a name that differs only in upper and lower case must be the same name"
     );
     answered(&question(b"\x05known\0"), NOERROR, 10);
     assert!(
         silent(&b, 11).is_none(),
-        "the answer in between cleared the first silence"
+        "the answer in between must clear the first silence"
     );
     answered(&question(b"\x04fail\0"), SERVFAIL, 20);
     assert!(
         silent(&a, 19).is_none() && silent(&b, 19).is_none(),
-        "another query was answered meanwhile"
+        "silence must not count if another query was answered meanwhile"
     );
     assert!(silent(&a, 21).is_none());
-    let probe = silent(&b, 21).expect("silent to two names since its last answer");
+    let probe =
+        silent(&b, 21).expect("silence to two names since the last answer must cause a probe");
     assert_eq!(
         name(&probe),
         b"\x05known\0",
-        "the probe asks for a name that the upstream answered"
+        "the probe must ask for a name that the upstream answered"
     );
     assert!(
         silent(&question(b"\x01c\0"), 22).is_none(),
-        "one probe at a time"
+        "there must be only one probe at a time"
     );
     let order = ordered(&health, &[1, 2], start + SECOND * 30);
     assert_eq!(
         order, "1 2 |",
-        "the upstream is not dead before the probe fails"
+        "the upstream must not be dead before the probe fails"
     );
 }
 
@@ -140,7 +141,7 @@ fn failed_probe_marks_upstream_dead() {
         health.record_silence(&upstream(1), &a, now, now);
         let probe = health
             .record_silence(&upstream(1), &b, now, now)
-            .expect("a probe");
+            .expect("silence to two names must cause a probe");
         // Without an earlier answer, the probe repeats the query.
         assert_eq!(name(&probe), name(&b));
         health
@@ -157,7 +158,10 @@ fn failed_probe_marks_upstream_dead() {
     health.record_answer(&upstream(1), &a, NOERROR, now + SECOND);
     health.record_probe_failure(&upstream(1), now, now + SECOND, true);
     let order = ordered(&health, &[1, 2], now);
-    assert_eq!(order, "1 2 |", "the upstream answered a client meanwhile");
+    assert_eq!(
+        order, "1 2 |",
+        "an upstream that answered a client meanwhile must stay alive"
+    );
 }
 
 #[test]
@@ -171,7 +175,7 @@ fn dead_upstream_is_probed_until_answer() {
         let due = ordered(&health, &[1, 2], now);
         assert_eq!(due, "2 | 1, probe 1", "round {round}");
         let again = ordered(&health, &[1, 2], now);
-        assert_eq!(again, "2 | 1", "one probe at a time");
+        assert_eq!(again, "2 | 1", "there must be only one probe at a time");
         // A failed probe does not make a dead upstream alive, even if the cause is a lack of local
         // sockets.
         health.record_probe_failure(&upstream(1), now, now, round % 2 == 0);
@@ -180,7 +184,7 @@ fn dead_upstream_is_probed_until_answer() {
     let order = ordered(&health, &[1, 2], now);
     assert_eq!(
         order, "1 2 |",
-        "its first answer makes the upstream alive again"
+        "its first answer must make the upstream alive again"
     );
 }
 
@@ -192,7 +196,7 @@ fn tcp_silence_expires() {
     health.record_answer(&upstream(1), &question(b"\x01a\0"), NOERROR, now);
     assert!(
         health.was_silent_over_tcp(&upstream(1), now + TCP_PAUSE - SECOND),
-        "an answer over UDP does not end the silence over TCP"
+        "an answer over UDP must not end the silence over TCP"
     );
     assert!(!health.was_silent_over_tcp(&upstream(1), now + TCP_PAUSE));
     health.record_tcp(&upstream(1), now, false);
@@ -214,10 +218,10 @@ fn least_recently_used_state_is_evicted() {
     health.record_answer(&numbered(1000), &a, NOERROR, start + 2 * SECOND);
     assert_eq!(health.0.lock().len(), MAX_REMEMBERED);
     let is_remembered = |n| health.was_silent_over_tcp(&numbered(n), start);
-    assert!(is_remembered(0), "a state that was used later is kept");
+    assert!(is_remembered(0), "a state that was used later must be kept");
     assert!(
         !is_remembered(1),
-        "the least recently used state is evicted"
+        "the least recently used state must be evicted"
     );
 }
 
@@ -265,7 +269,7 @@ fn upstream_is_down_after_recent_failures() {
         assert_eq!(health.is_down(&first, now), down, "{case}");
         assert!(
             !health.is_down(&first, now + 60 * SECOND),
-            "{case}: a failure does not count after a minute"
+            "{case}: a failure must not count after a minute"
         );
     }
 }

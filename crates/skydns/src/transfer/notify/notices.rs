@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(given_up, [31]);
         assert_eq!(
             messages, 10,
-            "five messages before giving up, and five after it"
+            "five messages must be sent before giving up, and five after it"
         );
     }
 
@@ -219,11 +219,11 @@ mod tests {
         assert_eq!(
             sent_ids(&mut notices, start + Duration::from_secs(1)),
             first,
-            "the message is repeated with the same ID"
+            "the message must be repeated with the same ID"
         );
         assert!(
             notices.take_response(first[0].wrapping_add(1), 0).is_none(),
-            "a response with another ID is ignored"
+            "a response with another ID must be ignored"
         );
 
         let response = notices.take_response(first[0], 0).unwrap();
@@ -236,7 +236,7 @@ mod tests {
         );
         assert!(
             notices.take_response(first[0], 0).is_none(),
-            "a second response is ignored"
+            "a second response must be ignored"
         );
         assert_eq!(notices.next_due(), None);
 
@@ -256,7 +256,7 @@ mod tests {
         );
         assert!(
             notices.take_response(first[0], 0).is_none(),
-            "a late response to an earlier change is ignored"
+            "a late response to an earlier change must be ignored"
         );
     }
 
@@ -271,12 +271,12 @@ mod tests {
             let id = sent_ids(&mut notices, now)[0];
             let response = notices.take_response(id, rcode).unwrap();
             errors.push(response.is_first_error);
-            assert_eq!(notices.next_due(), None, "the message is not repeated");
+            assert_eq!(notices.next_due(), None, "the message must not be repeated");
         }
         assert_eq!(
             errors,
             [true, false, false, true],
-            "an error is reported unless the previous response was an error"
+            "an error must be reported unless the previous response was an error"
         );
     }
 
@@ -293,6 +293,10 @@ mod tests {
         ids.dedup();
         assert_eq!(ids.len(), zones.len());
         notices.set_serials(&zones[..3], now);
-        assert_eq!(notices.zones.len(), 3, "zones that are gone are dropped");
+        assert_eq!(
+            notices.zones.len(),
+            3,
+            "zones that are gone must be dropped"
+        );
     }
 }

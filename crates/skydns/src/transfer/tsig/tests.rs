@@ -68,7 +68,10 @@ fn refusal_response(message: &[u8], now: u64) -> RefusalResponse {
 #[test]
 fn query_signed_with_key_is_accepted() {
     let is_signed = |message: &[u8]| check_query(message, NOW).unwrap().is_some();
-    assert!(!is_signed(&soa_query()), "the query is not signed");
+    assert!(
+        !is_signed(&soa_query()),
+        "an unsigned query must not count as signed"
+    );
     for (what, time) in [
         ("now", NOW),
         ("a slow clock", NOW - 300),
@@ -78,7 +81,10 @@ fn query_signed_with_key_is_accepted() {
     }
     let mut forwarded = signed_query(&our_key(), NOW);
     forwarded[..2].copy_from_slice(&[1, 2]);
-    assert!(is_signed(&forwarded), "a forwarder may change the ID");
+    assert!(
+        is_signed(&forwarded),
+        "an ID that a forwarder changed must not matter"
+    );
 }
 
 #[test]
@@ -127,7 +133,11 @@ fn signatures_of_one_response_are_chained() {
         let mut response = soa_query();
         let room = response.len() + session.signature_size();
         session.sign_message(0, NOW, &mut response);
-        assert_eq!(response.len(), room, "the signature has the reserved size");
+        assert_eq!(
+            response.len(),
+            room,
+            "the signature must have the reserved size"
+        );
         let (tsig, start) = TsigRecord::read(&response, QUESTION_END).unwrap();
         let mut octets = Vec::new();
         append_counted(&previous, &mut octets);

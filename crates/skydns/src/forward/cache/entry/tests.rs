@@ -309,7 +309,7 @@ fn entry_state_depends_on_age_and_failures() {
         ];
         assert!(
             state != due || turns == [true, false],
-            "{what}: one caller retries, and only once"
+            "{what}: one caller must retry, and only once"
         );
         let off = CacheLimits {
             stale: Duration::ZERO,

@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(failed.unwrap_err(), UpstreamFailure::Refused);
         assert!(
             second.outcome.try_recv().is_err(),
-            "the second query was sent, so its outcome is still open"
+            "the second query was sent, so its outcome must still be open"
         );
 
         socket.receive_replies(&mut [0; 512]);
@@ -331,7 +331,7 @@ mod tests {
         assert!(socket.add_query(&query(), now).is_none());
 
         let ids: std::collections::HashSet<u16> = queries.iter().map(|query| query.id).collect();
-        assert_eq!(ids.len(), MAX_QUERIES, "an ID is used once");
+        assert_eq!(ids.len(), MAX_QUERIES, "an ID must be used once");
         assert!(!socket.is_finished(now));
         for id in ids {
             socket.end_query(id, now);
@@ -372,6 +372,6 @@ mod tests {
 
         assert!(waiting.outcome.try_recv().is_err());
         let left = socket.socket().recv(&mut [0; 512]);
-        assert_eq!(left.unwrap(), 2, "datagrams are left for another event");
+        assert_eq!(left.unwrap(), 2, "datagrams must be left for another event");
     }
 }
