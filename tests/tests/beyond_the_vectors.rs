@@ -20,7 +20,7 @@ use testkit::table;
 use testkit::upstream::{Asked, Reaction, answering};
 use tests::lab::{Lab, in_a_line, status_of};
 
-/// Timeout of every wait, long enough for a busy machine.
+/// Timeout of a wait for a log line, long enough for a busy machine.
 const LONG: Duration = Duration::from_secs(30);
 
 /// Adds the headless Service `crowd` with 200 addresses.

@@ -1,8 +1,8 @@
 //! `kube-dns check config FILE|DIR|-`: validates a ConfigMap before it is applied.
 //!
 //! The containers use the same parser, `dnsconfig`. The command parses each key separately, so one
-//! invalid key does not hide errors in another. With `--dnsmasq-args`, the command instead tells
-//! what replaces the given arguments of dnsmasq. With `--corefile`, it instead writes a
+//! invalid key does not hide errors in another. With `--dnsmasq-args`, the command instead prints
+//! what replaces each of the given arguments of dnsmasq. With `--corefile`, it instead writes a
 //! configuration of `CoreDNS`.
 
 mod corefile;
@@ -47,8 +47,8 @@ pub(crate) struct Options {
     /// domain of the cluster; several are separated by commas
     #[arg(long, value_name = "string", default_value = "cluster.local")]
     domain: ClusterDomains,
-    /// arguments of dnsmasq, in one string; the command tells what replaces them in a kube-dns
-    /// without dnsmasq
+    /// arguments of dnsmasq, in one string; the command prints what replaces each of them in a
+    /// kube-dns without dnsmasq
     #[arg(
         long,
         value_name = "string",

@@ -3,9 +3,9 @@
 //!
 //! The caller chooses names, help texts and buckets. This module adds the metrics of every binary:
 //! `process_*` and `promhttp_metric_handler_requests_*`, with the names and texts of the Go client,
-//! and `kube_dns_build_info`. The Go client has no `process_threads`; its name and text are those
-//! of the `prometheus` crate. There is no Go runtime here, so the `go_*` metrics of kube-dns do not
-//! exist.
+//! and `kube_dns_build_info`. The Go client has no `process_threads`; the name and text of this
+//! metric are those of the `prometheus` crate. There is no Go runtime here, so the `go_*` metrics
+//! of kube-dns do not exist.
 
 mod name_prefix;
 mod process;

@@ -170,7 +170,7 @@ impl IndexTask {
                 tracing::warn!(
                     age = ?saved.age(),
                     objects = saved.object_count(),
-                    "serving the records of a snapshot file until the first lists are in"
+                    "serving the records of a snapshot file until the first lists from the API server are complete"
                 );
                 self.source = Some(saved.source());
                 saved.serve_from(&mut self.index);
@@ -333,7 +333,7 @@ impl IndexTask {
             endpoints = counts.endpoints,
             slices = counts.slices,
             addresses = counts.endpoints_addresses + counts.slices_addresses,
-            "the first lists are in"
+            "the first lists from the API server are complete"
         );
 
         // The lists have replaced the records of a snapshot file.

@@ -59,11 +59,17 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
             // thread.
             let thread = SingleThread::start("records").context("cannot start a thread")?;
             let tasks = kubedns.start(&thread, &shutdown)?;
-            tasks.join(SHUTDOWN_TIMEOUT).await.context("stopped")?;
+            tasks
+                .join(SHUTDOWN_TIMEOUT)
+                .await
+                .context("kubedns failed")?;
         }
         RecordSource::EtcdAlone => {
             let tasks = etcd_alone::start(options, &shutdown).await?;
-            tasks.join(SHUTDOWN_TIMEOUT).await.context("stopped")?;
+            tasks
+                .join(SHUTDOWN_TIMEOUT)
+                .await
+                .context("kubedns failed")?;
         }
     }
     tracing::info!("stopped");

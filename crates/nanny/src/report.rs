@@ -32,7 +32,7 @@ pub(crate) const STATUS_FILE: &str = "status.json";
 const GATHER: Duration = Duration::from_millis(20);
 /// Maximum number of unplanned ends of dnsmasq that the status lists.
 const MAX_RECENT_ENDS: usize = 10;
-/// The pause before a failed write of the status file is repeated.
+/// After a failed write of the status file, the pause before the next attempt.
 const RETRY_PAUSE: Duration = Duration::from_secs(3);
 
 const KUBEDNS_DIFFERS: &str = "1 while the configuration of kubedns, which dnsmasq forwards to, \

@@ -13,7 +13,7 @@ use crate::{example, message};
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// The time of the older version of the zone, in seconds since 1970. A serial is never below the
-/// start time of the process. This time is far in the future, so the serials do not depend on the
+/// start time of the process. `TIME` is far in the future, so the serials do not depend on the
 /// clock.
 const TIME: u64 = 3_000_000_000;
 /// Maximum number of messages in one response. The zone of the example needs far fewer.

@@ -392,8 +392,8 @@ impl Forwarder {
     /// domain for which the upstream is used; the upstream is queried for a name below the domain.
     /// A result is true if the query came back to this server, false if there was only a reply, and
     /// `None` if there was neither. At most 64 upstreams are queried at once, each within
-    /// [`ForwardLimits::budget`] and without counting in the metrics. The caller's server must be
-    /// listening, and must call [`Forwarder::exchange`] for a query that comes back.
+    /// [`ForwardLimits::budget`]. The metrics do not count these queries. The caller's server must
+    /// be listening, and must call [`Forwarder::exchange`] for a query that comes back.
     ///
     /// The probe queries `<16 hexadecimal digits>.forward-loop.<domain>`, type TXT.
     pub async fn find_loops(&self, ways: &[(Upstream, Name)]) -> Vec<Option<bool>> {
@@ -449,8 +449,8 @@ impl Forwarder {
         }
     }
 
-    /// Whether an upstream is down. Such an upstream has failed within the last minute. It is dead,
-    /// answers every query with SERVFAIL or REFUSED, or has failed several times in a row.
+    /// Whether an upstream is down: it failed within the last minute, and it is dead, answers every
+    /// query with SERVFAIL or REFUSED, or failed several times in a row.
     pub fn is_down(&self, upstream: &Upstream) -> bool {
         self.state.health.is_down(upstream, Instant::now())
     }

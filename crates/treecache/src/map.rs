@@ -25,9 +25,8 @@ const MAX_BUCKET: usize = 16;
 /// that alternating insertions and removals do not split and merge the same bucket again and again.
 const MAX_MERGED: usize = MAX_BUCKET / 2;
 
-/// A persistent hash map. A clone only increments a reference count. A change copies at most a few
-/// small buckets, and those of the `O(log n)` inner nodes on the path from the root that another
-/// map shares.
+/// A persistent hash map. A clone only increments a reference count. A change copies a few small
+/// buckets and `O(log n)` inner nodes at most: only nodes that another map shares are copied.
 pub struct Map<K, V> {
     root: TrieNode<K, V>,
 }

@@ -90,7 +90,7 @@ fn read(entry: &str) -> Result<(&str, Documented), &'static str> {
         return Err("the heading does not have exactly one name in backquotes");
     };
     let properties: Vec<&str> = line.split(" · ").collect();
-    let [kind, labels, since, exported] = properties[..] else {
+    let [kind, labels, origin, exported] = properties[..] else {
         return Err("the line does not have four properties");
     };
     let kind = kind
@@ -104,10 +104,10 @@ fn read(entry: &str) -> Result<(&str, Documented), &'static str> {
         "none" => BTreeSet::new(),
         labels => codes(labels).into_iter().map(str::to_owned).collect(),
     };
-    let old = match since {
-        "since kube-dns" => true,
-        "since new" => false,
-        _ => return Err("the line says neither that the metric is new nor that kube-dns has it"),
+    let old = match origin {
+        "also in kube-dns" => true,
+        "not in kube-dns" => false,
+        _ => return Err("the line does not say whether kube-dns has the metric, too"),
     };
     let exported = exported
         .strip_prefix("exported ")
@@ -131,7 +131,7 @@ fn read(entry: &str) -> Result<(&str, Documented), &'static str> {
 mod tests {
     use super::*;
 
-    const LINE: &str = "Type **counter** · labels `a`, `b` · since new · exported always";
+    const LINE: &str = "Type **counter** · labels `a`, `b` · not in kube-dns · exported always";
 
     #[test]
     fn incomplete_entry_is_noticed() {
@@ -149,8 +149,8 @@ mod tests {
                 "the line does not have four properties",
             ),
             (
-                format!("`x`\n\n{}\n\nCounts.", LINE.replace("new", "1.0")),
-                "the line says neither that the metric is new nor that kube-dns has it",
+                format!("`x`\n\n{}\n\nCounts.", LINE.replace("not in kube-dns", "since 1.0")),
+                "the line does not say whether kube-dns has the metric, too",
             ),
             (
                 format!("`x`\n\n{LINE}\n\n**When it moves:** Look."),

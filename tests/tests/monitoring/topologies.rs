@@ -1,4 +1,5 @@
-//! The dashboard and the alerts on real pods, one in each topology.
+//! The dashboard and the alerts, with the metrics of pods that localpod starts in several
+//! topologies.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

@@ -63,7 +63,8 @@ impl Caller {
     }
 }
 
-/// The kinds of objects that kubedns always watches. Of the last two, it needs only one.
+/// The kinds of objects that kubedns always needs: Services, and either Endpoints or
+/// EndpointSlices.
 const NEEDED_KINDS: [Kind; 3] = [Kind::Service, Kind::Endpoints, Kind::EndpointSlice];
 /// The kinds of objects that kubedns watches with some flags, or with some keys of the ConfigMap.
 const OPTIONAL_KINDS: [Kind; 6] = [
@@ -387,7 +388,7 @@ fn check_config(
                 "{name} is {good}not in force: it has version {version}, the pod has {in_force}"
             );
             checks.push(CheckLine::warning(CONFIGURATION, text).with_advice(
-                "Wait: the kubelet takes up to two minutes to update the mounted files.",
+                "Wait: after an edit of the ConfigMap, up to two minutes pass until the pod applies it.",
                 "configuration-rejected",
             ));
         }

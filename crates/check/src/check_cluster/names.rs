@@ -328,7 +328,7 @@ impl NameChecks<'_> {
             Ok(answer) => milliseconds(answer.time),
             Err(failure) if failure.is_negative_answer() => failure.words,
             Err(failure) => {
-                return CheckLine::failed(GROUP, format!("{kind}: {name} is not answered"))
+                return CheckLine::failed(GROUP, format!("{kind}: the query for {name} failed"))
                     .with_detail(failure.words)
                     .with_advice(
                         "Query the upstreams with dig from the node; see also the lines under \"upstreams\" in this report.",
@@ -359,11 +359,11 @@ fn failed_check(kind: &str, name: &str, failure: &QueryFailure) -> CheckLine {
     };
 
     let found = if failure.is_negative_answer() {
-        "has no records"
+        format!("{name} has no records")
     } else {
-        "is not answered"
+        format!("the query for {name} failed")
     };
-    CheckLine::failed(GROUP, format!("{kind}: {name} {found}"))
+    CheckLine::failed(GROUP, format!("{kind}: {found}"))
         .with_detail(failure.words.as_str())
         .with_advice(action, section)
 }

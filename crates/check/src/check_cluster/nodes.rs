@@ -186,7 +186,7 @@ fn check_each_node(without: &[&str], all: usize) -> CheckLine {
     CheckLine::warning(GROUP, text)
         .with_detail(detail)
         .with_advice(
-            "Pods on other nodes answer the clients on these nodes, over the network. Check why these nodes have no ready pod.",
+            "Clients on these nodes depend on pods on other nodes. Check why these nodes have no ready pod.",
             SECTION,
         )
 }

@@ -61,8 +61,7 @@ pub(super) async fn check_status(
         Ok(status) => status,
         Err(error) => {
             let text = format!("the sidecar does not answer at {}", options.sidecar);
-            let action = "Read the log of the sidecar. Without the sidecar, dnsmasq, the upstreams and the configuration \
-                          in force are not checked.";
+            let action = "Read the log of the sidecar. Until it answers, this command cannot check dnsmasq, the upstreams and the configuration in force.";
             let check = CheckLine::failed(GROUP, text).with_detail(error);
             return vec![check.with_advice(action, "no-answers")];
         }

@@ -1,4 +1,4 @@
-//! `kube-dns check config --dnsmasq-args`: tells what replaces the arguments of dnsmasq in a
+//! `kube-dns check config --dnsmasq-args`: prints what replaces each argument of dnsmasq in a
 //! kube-dns without dnsmasq.
 
 use std::fmt::Write as _;

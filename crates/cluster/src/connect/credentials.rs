@@ -161,7 +161,7 @@ fn authorization(scheme: &str, credentials: &str) -> Result<HeaderValue, Credent
     Ok(value)
 }
 
-/// Takes the client certificate of the kubeconfig. Inline data override files.
+/// Takes the client certificate of the kubeconfig. Inline data takes precedence over files.
 fn take_certificate(user: &mut AuthInfo) -> Result<Option<ClientCertificate>, CredentialsError> {
     let certificate_data = user.client_certificate_data.take().unwrap_or_default();
     let key_data = user.client_key_data.take();

@@ -71,8 +71,8 @@ pub(super) struct ListMeta {
 }
 
 impl ListMeta {
-    /// Checks that the list has a resourceVersion. A watch without one would not begin at the list,
-    /// so that changes could be lost.
+    /// Checks that the list has a resourceVersion. Without it, a watch might not begin at the
+    /// version of the list, and changes could be lost.
     fn check_version(&self) -> Result<(), RequestFailure> {
         if self.resource_version.is_empty() {
             let problem = "a list without a resourceVersion";

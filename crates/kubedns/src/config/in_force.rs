@@ -365,8 +365,8 @@ fn search_domains(flags: &ConfigFlags, search: &SearchFlags, file: &ResolvConf) 
         };
         let name = name.to_lowercase();
 
-        // A search list leaves out names below the suffix, so a search domain within the suffix has
-        // no effect.
+        // When kubedns walks a search list, it skips names within the suffix. So a search domain
+        // within the suffix has no effect.
         let suffix = search.suffix.as_ref();
         let is_below_suffix = suffix.is_some_and(|suffix| name.is_within(suffix));
         if !is_below_suffix && !flags.is_of_cluster(&name) {

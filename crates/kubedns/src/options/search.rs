@@ -121,7 +121,7 @@ pub enum SearchError {
     },
     /// A search domain is within the suffix.
     #[error(
-        "--search-domains: {0} has no effect, because it is within --search-suffix: a search list leaves out names below the suffix"
+        "--search-domains: {0} has no effect, because it is within --search-suffix: when kubedns walks a search list, it skips names within the suffix"
     )]
     Completed(Name),
     /// Too many search domains.
@@ -192,8 +192,8 @@ impl Options {
             return Err(SearchError::Many(domains.len()));
         }
 
-        // A search list leaves out names below the suffix, so a search domain within the suffix has
-        // no effect.
+        // When kubedns walks a search list, it skips names within the suffix. So a search domain
+        // within the suffix has no effect.
         let suffix = suffix.map(Domain::name);
         for domain in &domains {
             if suffix

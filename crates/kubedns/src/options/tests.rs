@@ -380,7 +380,7 @@ fn search_suffix_must_not_overlap() {
         (&["--search-suffix=pod.cluster.local"], taken("pod.cluster.local.", "outside of pod.cluster.local.")),
         (
             &[suffix, "--search-domains=apps.search.cluster.local"],
-            Err("--search-domains: apps.search.cluster.local. has no effect, because it is within --search-suffix: a search list leaves out names below the suffix".to_owned()),
+            Err("--search-domains: apps.search.cluster.local. has no effect, because it is within --search-suffix: when kubedns walks a search list, it skips names within the suffix".to_owned()),
         ),
         (
             &[suffix, "--search-domains=a,b,c,d,e,f,g,h,i"],

@@ -18,7 +18,7 @@ use crate::own_node::OwnNode;
 /// Note for pods in which dnsmasq is the only client of kubedns.
 const IN_FRONT: &str = "dnsmasq is in front: kubedns receives only the queries that dnsmasq cannot answer from its cache, \
                         and does not see the addresses of the clients; \
-                        `dnsmasq-nanny top --dnsmasq` shows the clients if dnsmasq logs queries (queryLog in the ConfigMap)";
+                        dnsmasq-nanny top --dnsmasq shows the clients if dnsmasq logs queries (queryLog in the ConfigMap)";
 
 /// The route `GET /top`.
 pub(crate) fn route(

@@ -123,7 +123,7 @@ async fn fault_is_named_with_advice() {
     fails(&with("--domain=other.example"), line, "").await;
 
     drop(upstream);
-    let line = "an external name: other.example.com is not answered";
+    let line = "an external name: the query for other.example.com failed";
     let other_name = with("--external-name=other.example.com");
     fails(&other_name, line, "SERVFAIL").await;
 }

@@ -392,7 +392,9 @@ async fn readiness_waits_for_config_map() {
         cluster.set(mk_config_map("kube-system", "kube-dns", &data));
         cluster.faults.add(rule.on([Resource::ConfigMaps]));
         let mut kubedns = Kubedns::start(&cluster, &["--config-map=kube-dns"]).await;
-        kubedns.logs("the first lists are in").await;
+        kubedns
+            .logs("the first lists from the API server are complete")
+            .await;
         kubedns.until_ready().await;
         let answer = kubedns.answers(OUTSIDE, "A").await;
         assert_eq!(answer, "198.51.100.1", "{case}");
@@ -407,7 +409,9 @@ async fn missing_config_map_does_not_delay_readiness() {
             cluster.faults.kube_dns_role();
         }
         let mut kubedns = Kubedns::ready(&cluster, &["--config-map=kube-dns"]).await;
-        kubedns.logs("the first lists are in").await;
+        kubedns
+            .logs("the first lists from the API server are complete")
+            .await;
         let complaints = kubedns.logged(READY_WITHOUT_CONFIG);
         assert_eq!(complaints, 0, "allowed: {allowed}");
     }

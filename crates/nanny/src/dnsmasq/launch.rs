@@ -227,7 +227,7 @@ impl LaunchPlan {
         // The arguments may bypass kubedns, or concern servers that only kubedns queries.
         for server in arguments.servers_for_all_names() {
             self.notes.push(format!(
-                "--server={server}: dnsmasq asks this server as well as kubedns, so some answers do not come from kubedns"
+                "--server={server}: dnsmasq sends queries to this server and to kubedns, so some answers do not come from kubedns"
             ));
         }
         for option in ["no-resolv", "resolv-file"] {

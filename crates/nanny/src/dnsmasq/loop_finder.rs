@@ -32,8 +32,8 @@ use crate::config::routes::{Routes, StubServer, UpstreamOrigin};
 use crate::dnsmasq::stub_probes::StubProbes;
 use crate::report::Report;
 
-/// Maximum number of servers for all names that are probed at the same time. The same maximum
-/// applies to the servers of stub domains.
+/// Maximum number of concurrent probes of servers that serve all names. The same maximum applies to
+/// the servers of stub domains.
 const MAX_PROBES: usize = 64;
 /// Pause before the first probes, at the start and after a change of the routes. A loop through a
 /// Service that selects this pod begins only when the pod is ready, so earlier probes would not

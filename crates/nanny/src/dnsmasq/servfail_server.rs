@@ -1,6 +1,6 @@
-//! A server that answers every query with SERVFAIL, for stub domains without a usable server.
-//! dnsmasq also forwards to this server the queries that only kubedns can forward, for example over
-//! TLS, until kubedns is known to have the same configuration as the nanny.
+//! A server that answers every query with SERVFAIL, for stub domains without a usable server. Until
+//! kubedns is known to have the same configuration as the nanny, dnsmasq also forwards here the
+//! queries for servers that only kubedns can query, such as servers over TLS.
 //!
 //! Forwarding queries for these stub domains to the upstream servers would leak internal names.
 //! NXDOMAIN from dnsmasq would be wrong, and clients would cache it. SERVFAIL is correct, and

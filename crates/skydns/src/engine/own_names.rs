@@ -51,8 +51,7 @@ impl<V: View> Engine<'_, V> {
                 NameProgress::Reply(self.append_servfail(&Cause::Alias, out))
             }
             OwnTarget::Addresses(addresses) => {
-                // The answer does not come from a zone, so it has the settings of the cluster's
-                // zone.
+                // A host is in no zone, so its answer has the TTLs of the cluster's zone.
                 let cluster = Authority::cluster(self.view);
                 self.write_own_name(cluster, out, |answer| answer.write_host(addresses))
             }
@@ -98,8 +97,8 @@ impl<V: View> Engine<'_, V> {
         self.new_reply(System::Reverse, rcode::NOERROR, truncated)
     }
 
-    /// Answers for an own-name alias with the records of its target. The alias is the owner of the
-    /// records.
+    /// Answers a query for an alias of the configuration. If the target is in our zones, the answer
+    /// has the records of the target, with the alias as their owner. Otherwise, it has a CNAME.
     fn answer_own_alias(&self, target: &Name, out: &mut Vec<u8>) -> NameProgress {
         // Only upstreams know the records of a target outside our zones.
         let Some(authority) = Authority::of(self.view, target.wire()) else {

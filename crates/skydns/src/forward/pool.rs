@@ -75,7 +75,7 @@ impl UpstreamSlot {
     ///
     /// # Errors
     ///
-    /// The TLS failure that caused the current pause, if no connection may be used until its end.
+    /// The TLS failure that caused the current pause, if the upstream has no open connection.
     fn choose_connection(
         &mut self,
         fresh: bool,

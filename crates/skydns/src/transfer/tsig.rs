@@ -377,8 +377,8 @@ impl ResponseSigner {
 
     /// Signs a finished response, which begins at `start` of `out`. `now` is the time in seconds
     /// since 1970. Returns true if the response has no room for the signature. Such a response is
-    /// replaced by a truncated response without records and with RCODE 0 (RFC 8945, section 5.3),
-    /// so that the client retries over TCP.
+    /// replaced by a truncated response with RCODE 0 and no records except OPT (RFC 8945, section
+    /// 5.3), so that the client retries over TCP.
     pub(crate) fn sign_response(mut self, start: usize, now: u64, out: &mut Vec<u8>) -> bool {
         let size = out.len().saturating_sub(start) + self.session.signature_size();
         let is_too_large = size > self.limit;

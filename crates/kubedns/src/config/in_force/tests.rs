@@ -122,7 +122,7 @@ const CASES: &[Case] = &[
         ..CASE
     },
     Case {
-        name: "direct: dnsmasq takes the place of plain servers",
+        name: "direct: kubedns forwards to dnsmasq if dnsmasq supports all servers of the route",
         flags: &["--topology=direct", TO_DNSMASQ],
         data: &[
             ("upstreamNameservers", r#"["192.0.2.1"]"#),

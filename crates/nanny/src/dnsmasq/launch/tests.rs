@@ -120,7 +120,7 @@ fn cache_mode_adds_its_options() {
         "--no-resolv --servers-file={FILE} --dns-forward-max=600 --all-servers --fast-dns-retry=500,4000 --pid-file \
          --user=root --group=root"
     );
-    let beside = "--server=192.0.2.1: dnsmasq asks this server as well as kubedns";
+    let beside = "--server=192.0.2.1: dnsmasq sends queries to this server and to kubedns";
     let no_resolv = "--no-resolv: has no effect, because kubedns, not dnsmasq, asks the servers";
     let retry = "--fast-dns-retry=500,4000 ";
     let route = " --server=/a.example/192.0.2.1";
