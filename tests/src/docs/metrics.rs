@@ -149,7 +149,10 @@ mod tests {
                 "the line does not have four properties",
             ),
             (
-                format!("`x`\n\n{}\n\nCounts.", LINE.replace("not in kube-dns", "since 1.0")),
+                format!(
+                    "`x`\n\n{}\n\nCounts.",
+                    LINE.replace("not in kube-dns", "since 1.0")
+                ),
                 "the line does not say whether kube-dns has the metric, too",
             ),
             (
