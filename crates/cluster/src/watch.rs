@@ -62,7 +62,8 @@ pub struct ReceivedEvent<E> {
 /// State of a feed, which other tasks observe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedState {
-    /// Whether a complete list has been sent, and its objects have not been removed since.
+    /// Whether the feed has passed on a complete list, and has not removed the listed objects
+    /// since.
     pub listed: bool,
     /// The current phase.
     pub phase: FeedPhase,

@@ -123,10 +123,12 @@ impl Collector for NodeMetrics {
                 .set(f64::from(u8::from(is_found)));
         }
 
-        // The ratio is 0 without queries, and until the pods of the node are known.
-        self.elsewhere
-            .set(self.node.elsewhere().unwrap_or_default());
-        [self.answered_by.collect(), self.elsewhere.collect()].concat()
+        let mut families = self.answered_by.collect();
+        if let Some(share) = self.node.elsewhere() {
+            self.elsewhere.set(share);
+            families.extend(self.elsewhere.collect());
+        }
+        families
     }
 }
 

@@ -12,7 +12,7 @@ use super::lookup::LookupOutcome;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LookupPace {
     /// Lower bound of the interval after a successful lookup. Within the bounds, the interval is
-    /// the `life` of the addresses.
+    /// the shortest TTL of the addresses, or 30 seconds for addresses from the hosts file.
     pub(crate) shortest_life: Duration,
     /// Upper bound of the interval after a successful lookup.
     pub(crate) longest_life: Duration,

@@ -44,7 +44,8 @@ impl Options {
             return Err(ClusterSetError::External(domain.clone()));
         }
         let name = domain.name();
-        // For a name below a suffix, only the names of a search list are looked up.
+        // Queries for names below a search suffix walk the search list, so the zone would never
+        // answer them.
         for suffix in &self.search_suffix.0 {
             if name.is_within(&suffix.name()) {
                 return Err(ClusterSetError::Completed(suffix.clone()));

@@ -47,7 +47,7 @@ async fn hosts_and_aliases_follow_edits() {
     write("hosts", "192.0.2.21 db.acme.example\n");
     kubedns.until_answered(DB, "A", "192.0.2.21").await;
 
-    // If a line is invalid, the previous configuration stays in force, and the log names the line.
+    // If a name is rejected, the previous configuration stays in force, and the log has the reason.
     let invalid = "192.0.2.22 db.acme.example\n192.0.2.23 web.apps.svc.cluster.local\n";
     write("hosts", invalid);
     kubedns.until_metric("kubedns_config_current", 0.0).await;

@@ -129,6 +129,12 @@ async fn hints_say_who_answers_own_node() {
     let kubedns = Kubedns::start_with(&flags, &[("NODE_NAME", "node-1")]).await;
     kubedns.until_ready().await;
 
+    // No client has sent a query, so the share of other clients is unknown.
+    let metrics = kubedns.metrics().await;
+    assert!(
+        !metrics.contains("kubedns_node_elsewhere_ratio"),
+        "{metrics}"
+    );
     let nobody = "clients on node-1 are answered by unknown servers, because no DNS pod is known to be ready";
     let explained = kubedns.get("/explain?name=kubernetes&format=text").await.1;
     assert!(explained.contains(nobody), "{explained}");

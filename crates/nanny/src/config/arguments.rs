@@ -11,7 +11,8 @@ use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
-use wire::{DNS_PORT, Nameserver};
+use wire::reverse::is_reverse_name;
+use wire::{DNS_PORT, Name, Nameserver};
 
 use self::table::OptionSpec;
 
@@ -171,7 +172,7 @@ impl DnsmasqArguments {
             // The stock arguments route the reverse zones to kubedns as well.
             let forward_zone = domains
                 .split('/')
-                .find(|domain| !domain.is_empty() && !is_in_arpa(domain));
+                .find(|domain| !domain.is_empty() && !is_of_reverse_names(domain));
             if let Some(domain) = forward_zone {
                 return Some(domain.trim_matches('.').to_ascii_lowercase());
             }
@@ -353,10 +354,11 @@ fn split_domains(value: &str) -> Option<(&str, &str)> {
     value.strip_prefix('/')?.rsplit_once('/')
 }
 
-/// Whether a domain is `arpa` or below it, like the reverse zones.
-fn is_in_arpa(domain: &str) -> bool {
-    let top = domain.trim_end_matches('.').rsplit('.').next();
-    top.is_some_and(|top| top.eq_ignore_ascii_case("arpa"))
+/// Whether a domain is a reverse zone, or is `arpa`, which contains all of them. Other domains below
+/// `arpa`, such as `home.arpa` (RFC 8375), are not for reverse names.
+fn is_of_reverse_names(domain: &str) -> bool {
+    let domain = Name::parse(domain).map(|domain| domain.to_lowercase());
+    domain.is_ok_and(|domain| is_reverse_name(&domain) || domain.to_string() == "arpa.")
 }
 
 /// Parses dnsmasq's form of a server. A source address or interface after `@` is left out.

@@ -78,7 +78,7 @@ impl FollowerCounters {
             dropped: records.with_label_values(&["dropped"]),
             lost_lines: metrics.int_counter(
                 "nanny_dnsmasq_lost_log_lines_total",
-                "Lines of its log that dnsmasq dropped because the nanny did not read them in time.",
+                "Log lines that dnsmasq dropped because the nanny did not read them in time.",
             )?,
         })
     }
@@ -228,7 +228,8 @@ impl QueryFollowers {
         }
     }
 
-    /// Records that dnsmasq dropped lines.
+    /// Counts the log lines that dnsmasq dropped. Queries that still wait for a line may have lost
+    /// it.
     pub(crate) fn record_lost_lines(&self, lines: u64) {
         self.0.counters.lost_lines.inc_by(lines);
         self.0.state.lock().joiner.mark_lines_lost();

@@ -35,8 +35,9 @@ use crate::dnsmasq::servers_file;
 use crate::report::{Report, RestartReason};
 use crate::state_dir::StateDir;
 
-/// The text for the end of a dnsmasq that the kernel killed.
-const MEMORY_LIMIT: &str = "the memory limit of the container: killed by SIGKILL from the kernel";
+/// The text for the end of a dnsmasq that the kernel killed for lack of memory.
+const MEMORY_LIMIT: &str =
+    "OOM kill: the kernel sent SIGKILL, usually because of the container's memory limit";
 /// The text for the end of a dnsmasq that hung.
 const HANG: &str = "a hang: it did not answer its probes, and the nanny killed it";
 /// The longest wait for the end of dnsmasq after SIGTERM.
@@ -116,7 +117,7 @@ impl Supervisor {
             self.report.record_death(&how);
             match limit.count_death(Instant::now()) {
                 DeathReaction::GiveUp(count) => bail!(
-                    "dnsmasq ended {count} times within a minute; the last end was: {how}: \
+                    "dnsmasq ended {count} times within a minute, most recently: {how}: \
                      {last_line}"
                 ),
                 DeathReaction::Restart(pause) => {
@@ -309,7 +310,7 @@ impl Supervisor {
             self.send_sighup(instance).await
         } else if self.may_restart || routes.restore_stub_domain_of(in_force) {
             // Even with -restartDnsmasq=false, dnsmasq is restarted when a stub domain without
-            // servers gets servers.
+            // usable servers gets one.
             let argv = self.plan.argv_without_file(&routes);
             let trial = ArgumentTrial::run(self.program.clone(), argv, routes);
             instance.trial = Some(Box::pin(trial));

@@ -95,7 +95,7 @@ impl UpstreamAttempts {
         let key = &query.key;
         let order = state.health.order(&key.upstreams, now);
 
-        // A query for dead upstreams starts their probes.
+        // The query starts those probes of its dead upstreams that are due.
         for probe in order.probes {
             let question = probe.question.unwrap_or_else(|| Arc::clone(key));
             spawn_probe(&state, &probe.upstream, question, SINGLE_PROBE);

@@ -33,9 +33,9 @@ fn ipv4_mapped_reverse_name_is_ipv4_address() {
     }
 }
 
-/// If the cluster domain is `cluster.in-addr.arpa`, the engine answers PTR queries for names in
-/// this domain itself. kube-dns forwards these queries, like all PTR queries below `in-addr.arpa`
-/// for which it has no PTR record.
+/// If the cluster domain is `cluster.in-addr.arpa`, the engine itself answers PTR queries for names
+/// in this domain. kube-dns forwards these queries, like all PTR queries below `in-addr.arpa` for
+/// which it has no PTR record.
 #[test]
 fn cluster_domain_in_reverse_tree_is_ours() {
     let view = Fixed::new(&[])

@@ -108,6 +108,11 @@ fn cluster_domain_is_routed_to_kubedns() {
         ("--server=//127.0.0.1#10053", None),
         ("--server=/IP6.ARPA./127.0.0.1#10053", None),
         ("--server=/k8s.myarpa/127.0.0.1#10053", Some("k8s.myarpa")),
+        (
+            "--server=/arpa/k8s.home.arpa/127.0.0.1#10053",
+            Some("k8s.home.arpa"),
+        ),
+        ("--server=/10.IN-ADDR.ARPA/127.0.0.1#10053", None),
     ] {
         let domain = read(line).domain_routed_to(kubedns);
         assert_eq!(domain.as_deref(), expected, "{line}");
