@@ -63,7 +63,7 @@ pub(crate) enum ExplainRequestError {
     NoName,
     #[error("{0:?} contains no name")]
     NoNameIn(String),
-    #[error("the name has {0} octets, and a name has at most {MAX_NAME}")]
+    #[error("the text has {0} octets, but a name has at most {MAX_NAME}")]
     LongName(usize),
     #[error("not a domain name: {0}")]
     Name(#[from] wire::name::NameError),

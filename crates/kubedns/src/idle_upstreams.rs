@@ -61,8 +61,8 @@ impl IdleUpstreams {
 
     async fn probe_repeatedly(self) {
         let look_every = self.period / LOOKS;
-        // An upstream is probed at a tick if it would otherwise be without a usable answer for a
-        // whole period before the next tick.
+        // An upstream is probed at a tick if its last usable answer would be older than the period
+        // at the next tick.
         let idle = self.period.saturating_sub(look_every);
         // The first tick comes after a whole period, because clients may send queries before then.
         let mut ticks = interval_at(Instant::now() + self.period, look_every);
@@ -102,8 +102,8 @@ impl IdleUpstreams {
     }
 }
 
-/// The upstreams that are examined at the given look. Each look continues where the one before has
-/// ended, so that all upstreams have their turn.
+/// The upstreams that are examined in the given round. Each round continues where the previous
+/// round ended, so that all upstreams get their turn.
 fn examined_at<T>(look: usize, mut upstreams: Vec<T>) -> Vec<T> {
     if upstreams.len() > MAX_PROBED {
         let first = look.wrapping_mul(MAX_PROBED) % upstreams.len();

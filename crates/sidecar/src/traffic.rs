@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(
             rates(30, Some(kubedns(7.0))).1,
             None,
-            "a reading without counters must give no rate"
+            "a reading that follows one without counters must give no rate"
         );
         assert_eq!(
             rates(40, Some(kubedns(7.0))),

@@ -120,9 +120,9 @@ impl<B: Backend> DnsServer<B> {
     }
 
     /// Answers queries until `stop` is cancelled. The shutdown then takes at most about four
-    /// seconds. Waiting queries are still answered, and so are new UDP queries, until no query
-    /// waits. At the end of the shutdown, connections are closed even if clients have not read all
-    /// answers.
+    /// seconds. Pending queries are still answered. UDP sockets accept new queries until no query
+    /// is pending. At the end of the shutdown, connections are closed even if clients have not read
+    /// all answers.
     pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
         let Self {
             sockets,

@@ -143,7 +143,7 @@ async fn udp_threads_are_active_until_the_stop() {
     let view = Always(Arc::new(Fixed::empty()));
     let (server, _) = bind(LOOPBACK, view, None, None).unwrap();
     let activity = server.activity();
-    assert!(!activity.take(), "no thread must run yet");
+    assert!(!activity.take(), "no thread may run yet");
 
     // The threads note their activity although no queries arrive.
     let stop = CancellationToken::new();

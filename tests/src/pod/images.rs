@@ -46,7 +46,8 @@ impl SharedImages {
                 return Self { _lock: lock };
             }
 
-            // Another test may have made the images before this test has the lock.
+            // Another test may make the images before this test gets the exclusive lock, so the
+            // inputs are compared again.
             lock.unlock().expect("the lock can be released");
             lock.lock().expect("the lock must be taken");
             if !are_made_from(&inputs) {

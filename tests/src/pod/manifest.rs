@@ -190,7 +190,7 @@ fn add_environment(container: &mut Value) {
 /// sidecar would report a restarted container as healthy with a delay of several seconds.
 fn hurry_probes(container: &mut Value) {
     for argument in list(container, "args") {
-        let text = argument.as_str().expect("an argument must be a text");
+        let text = argument.as_str().expect("an argument must be a string");
         if text.starts_with("--probe=") {
             let hurried = text.replace(",5,", ",1,");
             assert_ne!(

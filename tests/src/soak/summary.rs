@@ -53,7 +53,7 @@ impl Summary {
         let lost = self.report.lost();
         if lost > self.drops {
             complaints.push(format!(
-                "{lost} queries were lost, but only {} because dnsmasq's receive buffer was full",
+                "{lost} queries were lost, but the kernel dropped only {} datagrams because dnsmasq's receive buffer was full",
                 self.drops
             ));
         }

@@ -321,8 +321,8 @@ fn each_event_counts_once() {
     promtool(directory.path(), &["test", "rules", "events.yaml"]);
 }
 
-/// A test for promtool with five events, one at each scrape, and four windows. The second window
-/// has four events, and the third window has one.
+/// A test for promtool with four windows, and with five events at consecutive scrapes. The second
+/// window has four events, and the third window has one.
 const EVENTS: &str = r#"
 evaluation_interval: 15s
 tests:

@@ -66,7 +66,7 @@ fn objects_follow_the_files() {
     let found = fixture.manifests.registry.store.version();
     assert_eq!(
         found, version,
-        "no manifest changed, so nothing must be written"
+        "no manifest changed, so nothing may be written"
     );
 
     fixture.write("a.yaml", &service("web", "{ports: [{port: 81}]}"));

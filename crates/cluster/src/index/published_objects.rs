@@ -134,7 +134,7 @@ mod tests {
         index.publish();
         assert!(
             published.get().is_none(),
-            "nothing must be published before the lists are complete"
+            "nothing may be published before the lists are complete"
         );
 
         let index = synced([service()]);

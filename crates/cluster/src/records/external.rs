@@ -132,8 +132,7 @@ impl ExternalNode {
     pub fn owner_names<'v>(&'v self, visit: &mut dyn FnMut(&[&'v str])) {
         self.node.owner_names(&mut |below| {
             // The node also visits names that the external zone does not have: names of members
-            // below ports, the name of a member with external addresses, and the empty label of a
-            // port without a name.
+            // below ports, the member that holds the external addresses, and ports without a name.
             let is_name = below.iter().all(|label| !label.is_empty());
             if is_name && self.visit(below, &mut 0, &mut |_| {}) {
                 visit(below);

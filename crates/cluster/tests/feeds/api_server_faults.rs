@@ -68,7 +68,7 @@ async fn interrupted_watch_is_resumed() {
     server.faults.cut_watches();
     server.set(service("c", "10.96.0.3"));
     feed.until_known(&["apps/a", "apps/b", "apps/c"]).await;
-    assert_eq!(feed.mirror.lists, 1, "nothing must be listed again");
+    assert_eq!(feed.mirror.lists, 1, "nothing may be listed again");
 }
 
 #[tokio::test]

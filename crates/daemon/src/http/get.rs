@@ -143,7 +143,8 @@ impl StreamingPage {
             .take(size as u64 + 1)
             .read_until(b'\n', &mut line)
             .await?;
-        // The rest of a longer line would look like a separate line.
+        // A longer line is an error: if it were cut, the next call would return its rest as a
+        // separate line.
         if length > size {
             return Err(GetError::Large(size));
         }

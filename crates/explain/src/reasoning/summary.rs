@@ -141,12 +141,12 @@ fn unless_forwarded_exists(answer: String, before: &[&NameCandidate]) -> String 
     match before {
         [] => answer,
         [first] => format!(
-            "{answer}, unless the earlier name {} exists: {}",
+            "{answer}, unless {} exists, which the resolver tries first: {}",
             first.name,
             forwarding_sentence(first)
         ),
         more => format!(
-            "{answer}, unless one of {} earlier names exists: {}",
+            "{answer}, unless one of {} names exists that the resolver tries first: {}",
             more.len(),
             list_in_turn(more)
         ),

@@ -264,7 +264,7 @@ fn parse_items(words: &[OsString]) -> Vec<ArgumentItem> {
             given: Vec::new(),
         };
 
-        // The words after this word are not options.
+        // The words after `--` are not options.
         if text == "--" {
             item.words.extend(rest.by_ref().cloned());
         } else if let Some(long) = text.strip_prefix("--") {

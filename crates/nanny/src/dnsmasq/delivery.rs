@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(
             due(&mut delivery, LONG).await,
             None,
-            "no routes must be due before an edit"
+            "no routes may be due before an edit"
         );
         sender.send_replace(routes("192.0.2.2"));
         for _ in 0..3 {
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(
             due(&mut delivery, LONG).await,
             None,
-            "no routes must be due after the delivery"
+            "no routes may be due after the delivery"
         );
     }
 

@@ -1,5 +1,5 @@
-//! The command line of dnsmasq: the user's arguments, the nanny's additions, and whether edits need
-//! a restart.
+//! The command line of dnsmasq: the user's arguments and the nanny's additions. Also whether an
+//! edit of the configuration needs a restart of dnsmasq.
 //!
 //! | kube-dns passes | the nanny passes | the nanny writes into the servers file |
 //! | --- | --- | --- |
@@ -10,9 +10,9 @@
 //!
 //! With [`ForwardMode::Kubedns`], or with rules for external names that kubedns applies, the nanny
 //! writes kubedns as the only server into the file, after the lines of the user's own servers file.
-//! With [`ForwardMode::Kubedns`], a configured server may need a transport other than plain DNS
-//! over UDP. Until kubedns is known to follow the same configuration, the file then names the
-//! nanny's server that answers SERVFAIL ([`crate::dnsmasq::servfail_server`]) instead of kubedns.
+//! If a configured server needs more than plain DNS over UDP, only kubedns can query it. Until
+//! kubedns is known to follow the same configuration, the file then names the nanny's server that
+//! answers SERVFAIL ([`crate::dnsmasq::servfail_server`]).
 //!
 //! With [`ForwardMode::Kubedns`], the nanny does not pass the user's `--dns-loop-detect` to
 //! dnsmasq.

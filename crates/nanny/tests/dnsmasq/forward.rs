@@ -246,7 +246,7 @@ async fn encrypted_stub_domain_fails_until_kubedns_follows() {
         .await;
     let servers = &status["routes"]["stubDomains"]["tls.test"];
     assert_eq!(*servers, json!([at(&kubedns.upstream)]));
-    assert_eq!(plain.count(), 0, "no query must be sent in plain text");
+    assert_eq!(plain.count(), 0, "no query may be sent in plain text");
     rig.end().await;
 }
 

@@ -85,7 +85,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         self.query.limit() / 16 + 1
     }
 
-    /// Looks up the addresses and aliases at `path` in the zone `of`.
+    /// Looks up the addresses and aliases at `path`; `of` is the zone.
     pub(super) fn look_up(
         &self,
         of: Authority<'q>,

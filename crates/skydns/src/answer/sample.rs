@@ -145,7 +145,7 @@ mod tests {
             let chosen = choose_items(room, &items);
             let kept: BTreeSet<u16> = chosen.items.iter().copied().collect();
 
-            prop_assert_eq!(chosen.items.len(), kept.len(), "no item must be repeated");
+            prop_assert_eq!(chosen.items.len(), kept.len(), "no item may be repeated");
             prop_assert!(kept.is_subset(&distinct));
             prop_assert_eq!(kept.len(), distinct.len().min(room));
             prop_assert_eq!(chosen.is_cut, distinct.len() > room);

@@ -188,7 +188,7 @@ async fn silence_to_edns_causes_plain_queries() {
     eventually(PATIENCE, is_answered).await;
     upstream.forget();
     assert_eq!(subject.ask_a("w.test.", &upstreams).await, GOOD);
-    assert_eq!(upstream.count(), 1, "no query must have an OPT record");
+    assert_eq!(upstream.count(), 1, "the query must have no OPT record");
 }
 
 #[tokio::test]

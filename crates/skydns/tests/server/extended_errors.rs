@@ -277,7 +277,7 @@ async fn check_case(case: Case) {
     assert_eq!(
         without_extended_error(told),
         without_extended_error(silent),
-        "{what}: nothing else must differ"
+        "{what}: nothing else may differ"
     );
     let without_edns = Query::new(name, rtype).id(7).wire();
     let plain_on = exchange_udp(on.address, &without_edns).await;

@@ -183,7 +183,7 @@ fn bad_data_is_rejected() {
         ),
         ("SRV without target", one(33, &[0; 6]), Short(RECORDS + 18)),
         (
-            "NAPTR with a short text",
+            "NAPTR with a truncated character-string",
             one(35, &[0, 0, 0, 0, 9]),
             bad_data(35),
         ),

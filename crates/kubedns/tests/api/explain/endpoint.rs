@@ -94,7 +94,7 @@ async fn explain_mistake_is_one_line() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     let label = "a".repeat(64);
-    let name_length = "octets, and a name has at most 255";
+    let name_length = "octets, but a name has at most 255";
     let too_long = "the search list is too long: at most 32 domains";
     let long_values = [
         ("a".repeat(256), format!("the name has 256 {name_length}")),
