@@ -276,7 +276,7 @@ impl Podman {
     }
 }
 
-/// The JSON of a blob in a directory of the OCI layout.
+/// The JSON of a blob in an OCI image layout.
 fn blob(layout: &Path, digest: &str) -> Value {
     let file = layout.join("blobs").join(digest.replace(':', "/"));
     serde_json::from_slice(&fs::read(file).unwrap()).unwrap()

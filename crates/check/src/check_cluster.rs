@@ -78,7 +78,7 @@ pub(crate) struct Options {
     /// namespace of the ConfigMap
     #[arg(long, value_name = "string", default_value = "kube-system")]
     config_map_namespace: String,
-    /// kubeconfig file for the API server; without this flag and --kube-master-url, the pod's
+    /// kubeconfig file for the API server; with neither this flag nor --kube-master-url, the pod's
     /// service account is used
     #[arg(long, value_name = "string", default_value = "")]
     kubecfg_file: String,

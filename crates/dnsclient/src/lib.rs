@@ -11,8 +11,8 @@
 //! * [`resolve`]: up-to-date addresses of servers that are given by name. It uses hickory-resolver.
 //! * [`hosts`] and [`resolv_conf`]: the content of these files.
 //!
-//! This crate does not forward queries. The crate `skydns` forwards queries, without parsing the
-//! records of messages.
+//! This crate does not forward queries. The crate `skydns` forwards queries, and parses messages
+//! with the crate `wire`, not with hickory.
 
 pub mod chaos;
 mod exchange;

@@ -336,8 +336,8 @@ pub(crate) struct DnsmasqPath {
     /// unknown here, and not listed. If pods query kubedns directly, the list has the servers to
     /// which kubedns forwards an external name.
     pub(crate) servers: Vec<String>,
-    /// The options of dnsmasq that matter for the name. `None` if the nanny reports no options. If
-    /// it reports options, but none matters, the list is `None` or empty.
+    /// The options of dnsmasq that matter for the name; empty or `None` if no option matters.
+    /// `None` if the nanny reports no options.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) arguments: Option<Vec<String>>,
     /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache the

@@ -287,8 +287,8 @@ impl NannyStart {
         let servers_for_names = if has_files {
             for_dnsmasq.subscribe()
         } else {
-            // dnsmasq uses no resolv.conf, but the nanny resolves server names with the servers of
-            // /etc/resolv.conf.
+            // The nanny gives dnsmasq no servers of resolv.conf, but resolves server names with
+            // those of /etc/resolv.conf.
             let for_names = self.open_resolv_conf(vec![PathBuf::from("/etc/resolv.conf")]);
             let servers = for_names.subscribe();
             self.tasks.lasting(

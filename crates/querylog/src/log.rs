@@ -171,7 +171,8 @@ impl<S: LineSource, O: Fn(&QueryLog) -> Result<S, LogOpenError>> QueryLogger<S, 
     }
 }
 
-/// Logs a query. The process does not limit the rate of these lines: the [`LineSource`] does that.
+/// Logs a query. The rate limit of the log does not apply to these lines: the [`LineSource`] limits
+/// them.
 fn write_line(line: &QueryLine) {
     tracing::info!(
         target: "querylog::queries",

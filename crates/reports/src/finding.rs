@@ -221,7 +221,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Upstreams,
         "servers_added",
         "servers-from-arguments",
-        "Remove --server from the arguments of dnsmasq, or name all servers in the ConfigMap.",
+        "Remove --server from the arguments of dnsmasq, or list these servers in upstreamNameservers of the ConfigMap, too.",
     ),
     FindingFacts::degraded(
         FindingKind::ConfigRejected,

@@ -10,7 +10,7 @@ use wire::reverse;
 
 use crate::engine::{headless, v4, v6};
 
-/// The suffix of names that kubedns completes with a search list.
+/// The value of `--search-suffix`: for names below this domain, kubedns walks the search list.
 pub(crate) const SUFFIX: &str = "search.cluster.local";
 const COMPLETED: &[(&str, &str)] = &[
     ("web", "web+"),

@@ -222,7 +222,7 @@ pub(super) struct FeedPauses {
     refused: Backoff,
     /// Pauses during any other failure.
     failing: Backoff,
-    /// Pauses before a list that replaces a lost watch or a lost list.
+    /// Pauses before a new list, if the previous list or watch cannot be continued.
     relist: Backoff,
 }
 

@@ -156,7 +156,7 @@ impl ListTurnsFinder {
                 pods = desired,
                 ready,
                 ?waits,
-                "other pods start at the same time; first lists of this pod that have not begun wait"
+                "other pods start at the same time; this pod delays its first lists, unless they have already begun"
             );
         }
         self.turn.send_replace(Some(turn));

@@ -69,8 +69,8 @@ where
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let metadata = event.metadata();
         let is_query = metadata.target().ends_with(super::QUERIES);
-        // Levels below INFO have no limit, because they are written only on request. The query log
-        // has a limit of its own.
+        // DEBUG and TRACE events have no limit, because they are written only on request. The query
+        // log has a limit of its own.
         let limited = *metadata.level() <= tracing::Level::INFO && !is_query;
         let now = Instant::now();
         if limited && !self.limiter.admit(metadata, now) {

@@ -102,7 +102,7 @@ fn healthy_pod_is_shown_well() {
         &page,
         &[
             "kube-dns kube-dns-abc node node-1 sidecar 1.2.3 (abc1234) dnsmasq 2.90 as of 2026-11-20 20:54:15 UTC runbook \
-             \u{2713} healthy Nothing wrong was found.",
+             \u{2713} healthy No problems found.",
             "kubedns \u{2713} answers records complete watching the API server last change from the API server 5 s ago",
             "dnsmasq \u{2713} answers hit ratio 75.0 % 30 hits, 10 misses cache of 1000 names, 9 insertions, 1 evictions \
              2 restarts end of the previous process: signal 9",

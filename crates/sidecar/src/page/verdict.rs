@@ -43,7 +43,7 @@ pub(super) fn section(status: &SidecarStatus) -> Markup {
     html! {
         section class={ "verdict " (class) } aria-label="verdict" {
             h2 { (mark) " " (words) }
-            @if status.verdict.findings.is_empty() { p { "Nothing wrong was found." } }
+            @if status.verdict.findings.is_empty() { p { "No problems found." } }
             ul { @for finding in &status.verdict.findings { (finding_item(finding, status.time)) } }
         }
     }

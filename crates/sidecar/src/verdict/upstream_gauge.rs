@@ -26,7 +26,7 @@ impl UpstreamGauge {
     pub(super) fn new(namespace: &str, metrics: &Metrics) -> Result<Self, MetricError> {
         let up = metrics.int_gauge_vec(
             &metric_name(namespace, "upstream_up"),
-            "0 while an upstream gives no usable answers to the container that queries it, else 1. Always 1 for an upstream for external names that has only answered probes, and only with SERVFAIL or REFUSED.",
+            "0 while an upstream gives no usable answers to the container that queries it, else 1.",
             &["route", "upstream"],
         )?;
         Ok(Self {

@@ -158,7 +158,7 @@ impl<V: View> ZoneNotifier<V> {
 
         metrics.count_notify(NotifyResult::Refused);
         if response.is_first_error {
-            tracing::warn!(secondary = %self.target, %zone, rcode, "NOTIFY was refused");
+            tracing::warn!(secondary = %self.target, %zone, rcode, "secondary responded to NOTIFY with an error");
         }
     }
 

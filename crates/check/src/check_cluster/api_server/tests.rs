@@ -75,8 +75,8 @@ fn missing_config_map_needs_defaults_in_force() {
     }
 }
 
-/// The namespaces of kubedns limit all kinds that have a namespace. kubedns watches a single
-/// ConfigMap.
+/// `--namespaces` limits the collections of all namespaced kinds except ConfigMaps: kubedns watches
+/// a single `ConfigMap`.
 #[test]
 fn collections_are_those_of_kubedns() {
     let path = |collection: &Collection| format!("{collection:?}");

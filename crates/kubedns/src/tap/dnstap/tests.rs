@@ -156,8 +156,8 @@ async fn reader_of_another_protocol_is_left() {
     }
 }
 
-/// A stop soon ends a write that waits for the reader, and a handshake that the reader does not
-/// answer.
+/// After `stop` is cancelled, a write that waits for the reader ends soon, and so does a handshake
+/// that the reader does not answer.
 #[tokio::test]
 async fn stalled_reader_does_not_delay_stop() {
     let (address, tap, _server) = server();
