@@ -75,7 +75,7 @@ fn missing_config_map_needs_defaults_in_force() {
     }
 }
 
-/// `--namespaces` limits the collections of all namespaced kinds except ConfigMaps: kubedns watches
+/// `--namespaces` limits the collections of all namespaced kinds except `ConfigMap`: kubedns watches
 /// a single `ConfigMap`.
 #[test]
 fn collections_are_those_of_kubedns() {
