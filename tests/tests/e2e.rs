@@ -95,8 +95,8 @@ async fn dig_answers_over_udp_and_tcp() {
 async fn guide_commands_work_when_pasted() {
     let mut pod = Pod::start().await;
     let home = tempfile::tempdir().unwrap();
-    // The pod may be ready before localpod has printed the whole guide, so `guide` waits for the
-    // last line.
+    // When the pod is ready, this test may not have read the whole guide yet, so `guide` waits for
+    // the last line.
     let guide = pod.guide().await;
     let commands: Vec<&str> = guide
         .iter()

@@ -207,8 +207,8 @@ pub struct Options {
     /// configuration, from 0s to 1h; unless given, the value of --ttl, or 1m without --ttl
     #[arg(long, value_name = "string", default_value = "")]
     pub negative_ttl: ZoneTtl,
-    /// domain below which kubedns walks the search list: a pod in namespace NS whose only search
-    /// domain is NS.SUFFIX sends one query for a name; empty for none
+    /// kubedns walks the search list for names below this domain; in a pod, the only search domain
+    /// must be NAMESPACE.DOMAIN; empty for none
     #[arg(long, value_name = "string", default_value = "")]
     pub search_suffix: Domains,
     /// walk the search list for pods, recognized by their addresses: a name that does not exist in
@@ -558,7 +558,7 @@ impl FromStr for ZoneTtl {
     }
 }
 
-/// `--cache-size`: a number of entries, each of up to a KiB of memory.
+/// `--cache-size`: the maximum number of entries, and the maximum size of all entries in KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheSize(pub usize);
 

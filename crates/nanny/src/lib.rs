@@ -8,8 +8,8 @@
 //! ```
 //!
 //! * [`config`]: the settings, and the routes derived from them.
-//! * [`dnsmasq`]: the process from its arguments to its end, the delivery of new routes, and the
-//!   clients' queries that `tap` and the query log show.
+//! * [`dnsmasq`]: starts and supervises the process, delivers new routes, and reads the clients'
+//!   queries for the query log and the subcommand `tap --dnsmasq`.
 //! * [`report`]: the events of the nanny, as a status document and as metrics.
 //! * [`state_dir`]: the directory of the servers file and the status file.
 //!

@@ -125,7 +125,7 @@ impl Gate {
         let name = name.map(|name| format!("#{name}")).unwrap_or_default();
         format!("tls://{}{name}", self.address)
             .parse()
-            .expect("the address must be one of an upstream")
+            .expect("the address must be valid for an upstream")
     }
 }
 

@@ -129,7 +129,7 @@ fn unrun_commands_have_a_reason() {
         let is_it = |listed: &Listed| elsewhere(listed).is_none() && fits(page, part, listed);
         assert!(
             all.iter().any(is_it),
-            "{page}: no command needs the row {part:?}, {state}"
+            "{page}: no command that the tests run needs the row {part:?} (state: {state})"
         );
     }
 }

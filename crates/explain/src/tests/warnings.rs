@@ -180,7 +180,10 @@ fn service_without_ports_gets_reason() {
     cluster.expect(pointers, &[(words, ["answered", "no_ports", text])]);
     assert_eq!(cluster.reasons("web.prod.svc.cluster.local. A"), [""; 0]);
     let reasons = cluster.reasons("portless-set.prod.svc.cluster.local. A");
-    assert_eq!(reasons, [""; 0], "a headless Service must need no ports");
+    assert_eq!(
+        reasons, [""; 0],
+        "a headless Service without ports must get no reason"
+    );
 }
 
 #[test]

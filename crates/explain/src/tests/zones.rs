@@ -72,10 +72,21 @@ fn alias_of_unloaded_zone_fails() {
     let mut cluster = cluster(false);
     let target = "web.apps.svc.clusterset.local";
     cluster.add_service(&mk_external_name("apps", "far", target));
+    let middle = "far.apps.svc.cluster.local";
+    cluster.add_service(&mk_external_name("apps", "farther", middle));
     cluster.index.publish();
-    let text = "Service apps/far is an alias of web.apps.svc.clusterset.local, whose chain of aliases \
-                ends at web.apps.svc.clusterset.local. in zone clusterset.local., which is not loaded yet";
-    let rows = [("far.apps.svc.cluster.local. A", ["alias_fails", text])];
+    let text = "Service apps/far is an alias of web.apps.svc.clusterset.local, in zone \
+                clusterset.local., which is not loaded yet";
+    let of_chain = "Service apps/farther is an alias of far.apps.svc.cluster.local, whose chain of \
+                    aliases ends at web.apps.svc.clusterset.local., in zone clusterset.local., \
+                    which is not loaded yet";
+    let rows = [
+        ("far.apps.svc.cluster.local. A", ["alias_fails", text]),
+        (
+            "farther.apps.svc.cluster.local. A",
+            ["alias_fails", of_chain],
+        ),
+    ];
     let pointers = ["/detail/reasons/0/code", "/detail/reasons/0/text"];
     cluster.expect(pointers, &rows);
 }

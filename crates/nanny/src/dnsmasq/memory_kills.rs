@@ -1,7 +1,8 @@
-//! Kills of dnsmasq by the kernel, because of the memory limit of the container.
+//! Kills of dnsmasq by the OOM killer of the kernel.
 //!
 //! The kernel sends SIGKILL, but other processes may send it too. Only the control group of the
-//! container shows the difference: it counts the processes that the memory limit has killed.
+//! container shows the difference: it counts the processes that the OOM killer has killed, at the
+//! container's limit or for lack of memory on the node.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ const FILES: [&str; 2] = [
     "/sys/fs/cgroup/memory/memory.oom_control",
 ];
 
-/// The processes that the memory limit has killed so far.
+/// The processes that the OOM killer has killed so far.
 #[derive(Debug)]
 pub(crate) struct MemoryKills {
     files: Vec<PathBuf>,
@@ -30,7 +31,7 @@ impl MemoryKills {
         Self { files, count }
     }
 
-    /// Whether the memory limit has killed a process since the last call. False if the kernel
+    /// Whether the OOM killer has killed a process since the last call. False if the kernel
     /// provides no count.
     pub(crate) fn take_new(&mut self) -> bool {
         let now = read_count(&self.files);

@@ -256,8 +256,7 @@ impl Supervisor {
         let stopped = instance.process.stop(STOPPING).await;
         let status = exit_status::describe(stopped.context("dnsmasq cannot be stopped")?);
         info!(how = %status, "dnsmasq stopped");
-        // A hang ends with the nanny's SIGKILL, which must not look like a kill because of the
-        // memory limit.
+        // A hang ends with the nanny's SIGKILL, which must not look like an OOM kill.
         let how = if is_hang { HANG.to_owned() } else { status };
         self.report.record_end(&how);
         Ok(EndDescription {

@@ -102,8 +102,8 @@ fn stub_servers(routes: &RoutesStatus, domain: &str) -> String {
     }
 }
 
-/// "kubedns" if `servers` are the upstreams and dnsmasq forwards their queries to kubedns.
-/// Otherwise the addresses, without the nanny's server that answers SERVFAIL.
+/// "kubedns" if `servers` are those for external names, and dnsmasq forwards external names to
+/// kubedns. Otherwise the addresses, without the nanny's server that answers SERVFAIL.
 fn shown_servers(routes: &RoutesStatus, servers: &[String]) -> String {
     if routes.forwards_to_kubedns() && servers == routes.upstreams {
         return "kubedns".to_owned();

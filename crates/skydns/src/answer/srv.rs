@@ -93,7 +93,7 @@ impl TargetEntry<'_> {
 /// The target of an SRV, MX or NS record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum TargetName<'e> {
-    /// A label, and the labels after it in wire format, below the zone.
+    /// The first label, and the labels between it and the zone's domain in wire format.
     Member(&'e str, &'e [u8]),
     /// Labels in wire format below the zone.
     Base(&'e [u8]),

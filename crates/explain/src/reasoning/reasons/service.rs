@@ -235,20 +235,17 @@ fn alias_failure(snapshot: &Snapshot, name: &Name) -> String {
     }
 
     let last = chain.last().unwrap_or(name);
+    // The caller names the first target.
+    let end = match chain.len() {
+        0..=2 => String::new(),
+        _ => format!("whose chain of aliases ends at {last}, "),
+    };
     if last.label_count() < 2 {
-        return match chain.len() {
-            0..=2 => "and names of one label are not forwarded".to_owned(),
-            _ => format!(
-                "whose chain of aliases ends at {last}, and names of one label are not forwarded"
-            ),
-        };
+        return format!("{end}and names of one label are not forwarded");
     }
     match name_kind::further_zone(snapshot, last) {
         Some(zone) if !zone.records.has_synced() => {
-            format!(
-                "whose chain of aliases ends at {last} in zone {}, which is not loaded yet",
-                zone.domain
-            )
+            format!("{end}in zone {}, which is not loaded yet", zone.domain)
         }
         _ => "which begins a chain of too many aliases to follow".to_owned(),
     }

@@ -35,7 +35,7 @@ pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> ConfFileOpt
         count += 1;
         if count > MAX_FILES {
             found.unknown = Some(format!(
-                "there are more than {MAX_FILES} configuration files"
+                "there are more than {MAX_FILES} configuration files, or the files include each other"
             ));
             break;
         }
