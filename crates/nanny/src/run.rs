@@ -173,7 +173,7 @@ impl NannyStart {
     /// Starts the sources of the routes, the router, the SERVFAIL server and loop detection.
     async fn start_routing(&mut self, sources: LookupSources) -> anyhow::Result<StartedRouting> {
         let kubedns = sources.kubedns;
-        let states = self.follow_configuration(&sources.cluster_domain);
+        let states = self.follow_configuration(sources.cluster_domains.first().cloned());
         let resolv_confs = self.follow_resolv_confs();
         let stub_probes = StubProbes::new();
         let servfail_server = ServfailServer::bind(stub_probes.clone())
@@ -262,12 +262,15 @@ impl NannyStart {
     }
 
     /// Reads the configuration and follows its edits. With -restartDnsmasq=false, it is read once.
-    fn follow_configuration(&mut self, cluster_domain: &str) -> watch::Receiver<ConfigState> {
+    fn follow_configuration(
+        &mut self,
+        cluster_domain: Option<String>,
+    ) -> watch::Receiver<ConfigState> {
         let source = ConfigSource::Directory {
             path: self.flags.config_dir.clone(),
             period: self.flags.sync_interval.duration(),
         };
-        let config = source.open_for([cluster_domain.to_owned()].into());
+        let config = source.open_for(cluster_domain.into_iter().collect());
         let states = config.subscribe();
         if self.flags.restart_dnsmasq {
             self.tasks.lasting(
@@ -426,27 +429,27 @@ async fn name_sources(
     arguments: &DnsmasqArguments,
 ) -> anyhow::Result<LookupSources> {
     let kubedns = resolve_kubedns_address(&flags.kubedns_server).await?;
+    let mut cluster_domains = arguments.domains_routed_to(kubedns);
     let given = flags.kubedns_domain.trim_matches('.').to_ascii_lowercase();
-    let cluster_domain = if given.is_empty() {
-        arguments
-            .domain_routed_to(kubedns)
-            .unwrap_or_else(|| CLUSTER_DOMAIN.to_owned())
-    } else if wire::rfc1123::is_subdomain(&given) {
-        given
-    } else {
+    if wire::rfc1123::is_subdomain(&given) {
+        cluster_domains.insert(0, given);
+    } else if !given.is_empty() {
         anyhow::bail!(
             "-kubednsDomain: {given:?} is not a domain name (accepted: letters, digits, '-' and '.')"
         );
-    };
+    }
+    if cluster_domains.is_empty() {
+        cluster_domains.push(CLUSTER_DOMAIN.to_owned());
+    }
 
     debug!(
         %kubedns,
-        cluster_domain,
-        "stub servers given by names under this domain are resolved through kubedns"
+        ?cluster_domains,
+        "stub servers given by names in these domains are resolved through kubedns"
     );
     Ok(LookupSources {
         kubedns,
-        cluster_domain,
+        cluster_domains,
         hosts: dnsclient::hosts::FILE.into(),
     })
 }

@@ -137,7 +137,8 @@ fn dnsmasq(words: &[OsString]) {
         arguments.resolv_files(),
     );
     if let Some(server) = arguments.probe_address() {
-        let domain = arguments.domain_routed_to(server).unwrap_or_default();
-        assert!(!domain.contains('/'), "{domain:?}");
+        for domain in arguments.domains_routed_to(server) {
+            assert!(!domain.contains('/'), "{domain:?}");
+        }
     }
 }

@@ -35,10 +35,10 @@ type HickoryResolver = hickory_resolver::Resolver<ServerSockets>;
 /// Where names are looked up, apart from the servers in resolv.conf.
 #[derive(Debug, Clone)]
 pub struct LookupSources {
-    /// kubedns, for names under the cluster domain.
+    /// kubedns, for names in the cluster domains.
     pub kubedns: Nameserver,
-    /// The cluster domain, without a trailing dot.
-    pub cluster_domain: String,
+    /// The cluster domains, and other domains that kubedns serves, without a trailing dot.
+    pub cluster_domains: Vec<String>,
     /// The hosts file.
     pub hosts: PathBuf,
 }
@@ -61,9 +61,10 @@ pub(super) enum LookupOutcome {
 impl LookupSources {
     /// Whether kubedns resolves the name.
     pub(super) fn is_cluster_name(&self, name: &str) -> bool {
-        let below = name.strip_suffix(self.cluster_domain.as_str());
-        !self.cluster_domain.is_empty()
-            && below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
+        self.cluster_domains.iter().any(|domain| {
+            let below = name.strip_suffix(domain.as_str());
+            below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
+        })
     }
 
     pub(super) async fn look_up(&self, name: &str, resolv_conf: &ResolvConf) -> LookupOutcome {
@@ -231,18 +232,15 @@ impl FoundAddresses {
 mod tests {
     use super::*;
 
-    fn sources(cluster_domain: &str) -> LookupSources {
-        LookupSources {
-            kubedns: "127.0.0.1:10053".parse().unwrap(),
-            cluster_domain: cluster_domain.to_owned(),
-            hosts: PathBuf::new(),
-        }
-    }
-
     #[test]
     fn cluster_name_ends_with_domain() {
-        let sources = sources("cluster.local");
+        let sources = LookupSources {
+            kubedns: "127.0.0.1:10053".parse().unwrap(),
+            cluster_domains: vec!["k8s.test".to_owned(), "cluster.local".to_owned()],
+            hosts: PathBuf::new(),
+        };
         assert!(sources.is_cluster_name("ns.apps.svc.cluster.local"));
+        assert!(sources.is_cluster_name("ns.apps.svc.k8s.test"));
         assert!(sources.is_cluster_name("cluster.local"));
         assert!(!sources.is_cluster_name("ns.mycluster.local"));
         assert!(!sources.is_cluster_name("ns.example"));

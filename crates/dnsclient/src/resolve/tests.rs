@@ -33,7 +33,7 @@ impl TestResolver {
     ) -> Self {
         let sources = LookupSources {
             kubedns: kubedns.addr().into(),
-            cluster_domain: "cluster.test".to_owned(),
+            cluster_domains: vec!["cluster.test".to_owned()],
             hosts,
         };
         let (wanted, wants) =

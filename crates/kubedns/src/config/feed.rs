@@ -11,7 +11,7 @@ use dnsconfig::{Config, ConfigSource};
 use wire::Nameserver;
 
 use crate::metrics::Metrics;
-use crate::options::{ConfigFrom, Domain, EtcdAloneError, Options};
+use crate::options::{ConfigFrom, EtcdAloneError, Options};
 
 use super::configmap::ConfigMapFeed;
 use super::in_force::ConfigFlags;
@@ -83,7 +83,7 @@ impl ConfigFeed {
 }
 
 /// The sources in which the names of stub servers are looked up. The nanny uses the same sources.
-/// Names in the first cluster domain are looked up at this kubedns.
+/// Names in the cluster domains are looked up at this kubedns.
 pub(super) fn name_sources(options: &Options, flags: &ConfigFlags) -> LookupSources {
     let bound = options.dns_bind_address.parse::<IpAddr>().ok();
     // A server that is bound to all addresses is reached at the loopback address.
@@ -91,10 +91,10 @@ pub(super) fn name_sources(options: &Options, flags: &ConfigFlags) -> LookupSour
         .filter(|ip| !ip.is_unspecified())
         .unwrap_or(Ipv4Addr::LOCALHOST.into());
 
-    let cluster_domain = flags.domains.first().map(Domain::bare);
+    let cluster_domains = flags.domains.iter().map(|domain| domain.bare().to_owned());
     LookupSources {
         kubedns: Nameserver::new(ip, options.dns_port),
-        cluster_domain: cluster_domain.unwrap_or_default().to_owned(),
+        cluster_domains: cluster_domains.collect(),
         hosts: dnsclient::hosts::FILE.into(),
     }
 }

@@ -1,6 +1,8 @@
 //! Stub domains that overlap the cluster domain. With `--topology=drop-in`, dnsmasq is in front of
 //! kubedns; with `--topology=direct`, dnsmasq is behind kubedns.
 
+use testkit::objects::{mk_endpoint_slice, mk_headless};
+use testkit::ports::free_port;
 use testkit::upstream::Upstream;
 
 use super::cluster::with_web;
@@ -35,4 +37,36 @@ async fn stub_domain_of_cluster_is_warned_of() {
         assert_eq!(kubedns.logged(warning), 1, "{topology}");
         kubedns.stop().await;
     }
+}
+
+/// While the domain is renamed, stub servers may be given by names in any of the domains.
+#[tokio::test]
+async fn stub_server_has_name_in_any_cluster_domain() {
+    let (cluster, config) = (with_web(), tempfile::tempdir().unwrap());
+    let stub = Upstream::answering("198.51.100.2").await;
+    cluster.set(mk_headless("apps", "ns", &["dns:53"]));
+    let addresses = ["127.0.0.1"];
+    cluster.set(mk_endpoint_slice(
+        "apps",
+        "ns",
+        "1",
+        &addresses,
+        &["dns:53"],
+    ));
+    let port = stub.addr().port();
+    let of_domain = |domain: &str| format!(r#"["ns.apps.svc.{domain}:{port}"]"#);
+    let (new, old) = (of_domain("k8s.test"), of_domain("cluster.local"));
+    let stubs = format!(r#"{{"new.example":{new},"old.example":{old}}}"#);
+    std::fs::write(config.path().join("stubDomains"), stubs).unwrap();
+
+    let config = format!("--config-dir={}", config.path().display());
+    let domains = "--domain=k8s.test,cluster.local";
+    // kubedns looks up the names at its own port.
+    let dns_port = format!("--dns-port={}", free_port());
+    let flags = [&config, domains, &dns_port, "--topology=alone"];
+    let kubedns = Kubedns::ready(&cluster, &flags).await;
+    for name in ["www.new.example.", "www.old.example."] {
+        kubedns.until_answered(name, "A", "198.51.100.2").await;
+    }
+    kubedns.stop().await;
 }

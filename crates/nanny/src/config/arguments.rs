@@ -158,9 +158,10 @@ impl DnsmasqArguments {
         named.into_iter().map(PathBuf::from).collect()
     }
 
-    /// The first domain, except reverse zones, that a `--server=/domain/address` routes to
-    /// `server`. If `server` is kubedns, the nanny uses this domain as the cluster domain.
-    pub fn domain_routed_to(&self, server: Nameserver) -> Option<String> {
+    /// The domains, except reverse zones, that `--server=/domain/address` routes to `server`. If
+    /// `server` is kubedns, the nanny uses the first of these domains as the cluster domain.
+    pub fn domains_routed_to(&self, server: Nameserver) -> Vec<String> {
+        let mut routed = Vec::new();
         for value in self.server_values() {
             let Some((domains, address)) = split_domains(value) else {
                 continue;
@@ -169,16 +170,15 @@ impl DnsmasqArguments {
                 continue;
             }
 
-            // The stock arguments route the reverse zones to kubedns as well.
-            let forward_zone = domains
+            // The stock arguments route the reverse zones to kubedns as well. An empty domain stands
+            // for names of one label, and `#` for all names.
+            let forward_zones = domains
                 .split('/')
-                .find(|domain| !domain.is_empty() && !is_of_reverse_names(domain));
-            if let Some(domain) = forward_zone {
-                return Some(domain.trim_matches('.').to_ascii_lowercase());
-            }
+                .filter(|domain| !matches!(*domain, "" | "#") && !is_of_reverse_names(domain));
+            routed
+                .extend(forward_zones.map(|domain| domain.trim_matches('.').to_ascii_lowercase()));
         }
-
-        None
+        routed
     }
 
     /// Returns whether dnsmasq forwards some names, or all, to `server`.

@@ -93,29 +93,32 @@ fn resolv_files() {
 }
 
 #[test]
-fn cluster_domain_is_routed_to_kubedns() {
+fn cluster_domains_are_routed_to_kubedns() {
     let kubedns = "127.0.0.1:10053".parse().unwrap();
-    let cluster = Some("cluster.local");
     let both = "--server=/in-addr.arpa/127.0.0.1#10053 --server=/cluster.local/127.0.0.1#10053";
+    let two =
+        "--server=/k8s.test/x.example/127.0.0.1#10053 --server=/cluster.local/127.0.0.1#10053";
     let corp = "--server=/Corp.Example./127.0.0.1#10053";
     let elsewhere = "--server=/cluster.local/127.0.0.1#53 --server=127.0.0.1#10053";
     for (line, expected) in [
-        (both, cluster),
-        (corp, Some("corp.example")),
-        ("-S /ip6.arpa/x.example/127.0.0.1#10053", Some("x.example")),
-        ("--local=/cluster.local/127.0.0.1#10053", cluster),
-        (elsewhere, None),
-        ("--server=//127.0.0.1#10053", None),
-        ("--server=/IP6.ARPA./127.0.0.1#10053", None),
-        ("--server=/k8s.myarpa/127.0.0.1#10053", Some("k8s.myarpa")),
+        (both, "cluster.local"),
+        (two, "k8s.test x.example cluster.local"),
+        (corp, "corp.example"),
+        ("-S /ip6.arpa/x.example/127.0.0.1#10053", "x.example"),
+        ("--local=/cluster.local/127.0.0.1#10053", "cluster.local"),
+        (elsewhere, ""),
+        ("--server=//127.0.0.1#10053", ""),
+        ("--server=/#/127.0.0.1#10053", ""),
+        ("--server=/IP6.ARPA./127.0.0.1#10053", ""),
+        ("--server=/k8s.myarpa/127.0.0.1#10053", "k8s.myarpa"),
         (
             "--server=/arpa/k8s.home.arpa/127.0.0.1#10053",
-            Some("k8s.home.arpa"),
+            "k8s.home.arpa",
         ),
-        ("--server=/10.IN-ADDR.ARPA/127.0.0.1#10053", None),
+        ("--server=/10.IN-ADDR.ARPA/127.0.0.1#10053", ""),
     ] {
-        let domain = read(line).domain_routed_to(kubedns);
-        assert_eq!(domain.as_deref(), expected, "{line}");
+        let domains = read(line).domains_routed_to(kubedns);
+        assert_eq!(domains.join(" "), expected, "{line}");
     }
 }
 
@@ -186,7 +189,7 @@ proptest::proptest! {
         let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
         let arguments = DnsmasqArguments::from_words(words.clone());
         let _ = (arguments.port(), arguments.probe_address(), arguments.resolv_files());
-        let _ = arguments.domain_routed_to("127.0.0.1:10053".parse().unwrap());
+        let _ = arguments.domains_routed_to("127.0.0.1:10053".parse().unwrap());
         if !arguments.has_typed_option("servers-file") {
             proptest::prop_assert_eq!(arguments.words_without(&["servers-file"]), words);
         }
