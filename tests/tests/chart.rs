@@ -286,7 +286,7 @@ fn autoscaler_example_scales_the_deployment() {
     let replicas = deployment.pointer("/spec/replicas");
     assert_eq!(
         replicas, None,
-        "only the autoscaler must set the number of replicas"
+        "only the autoscaler may set the number of replicas"
     );
     for container in deployment
         .pointer("/spec/template/spec/containers")

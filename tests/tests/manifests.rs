@@ -527,7 +527,7 @@ fn alone_has_two_containers() {
         !volumes
             .clone()
             .any(|volume| volume.get("name").is_some_and(|name| name == "run")),
-        "only the nanny must need the volume `run`"
+        "the pod must have no volume `run`, because only the nanny needs this volume"
     );
 }
 

@@ -96,7 +96,7 @@ fn licences_page_is_current() {
     let rendered = page::render(&Graph::read());
     let path = repository().join("THIRD-PARTY-LICENCES.md");
     if std::env::var_os("UPDATE_LICENCES_PAGE").is_some() {
-        std::fs::write(&path, &rendered).expect("the page is written");
+        std::fs::write(&path, &rendered).expect("the page must be writable");
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     for (line, expected) in written.lines().zip(rendered.lines()) {

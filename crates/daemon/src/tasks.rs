@@ -108,7 +108,8 @@ impl Tasks {
         let stop = self.stop.clone();
         let mut first = None;
 
-        // A task that ends before the stop has failed, and its failure stops the others.
+        // A task that ends before `stop` is cancelled counts as failed, and its failure stops the
+        // other tasks.
         while !stop.is_cancelled() && !self.set.is_empty() {
             tokio::select! {
                 () = stop.cancelled() => {}

@@ -336,8 +336,7 @@ pub(crate) struct DnsmasqPath {
     /// unknown here, and not listed. If pods query kubedns directly, the list has the servers to
     /// which kubedns forwards an external name.
     pub(crate) servers: Vec<String>,
-    /// The options of dnsmasq that matter for the name; empty or `None` if no option matters.
-    /// `None` if the nanny reports no options.
+    /// The options of dnsmasq that affect the name. `None` or empty if no such option is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) arguments: Option<Vec<String>>,
     /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache the

@@ -18,7 +18,7 @@
 //! | layer | modules | content |
 //! | --- | --- | --- |
 //! | 5 | `http`, `command` | `GET /explain`, and the command that requests it |
-//! | 4 | `explainer`, `text` | explanations on a thread of their own; an explanation as text |
+//! | 4 | `explainer`, `text` | explanations on a blocking thread; an explanation as text |
 //! | 3 | `survey` | the steps from a request to facts, to conclusions, and to the document |
 //! | 2 | `reasoning` | reasons, similar names, the answer in one line, warnings |
 //! | 1 | `facts` | the names to look up, their answers and paths; objects; the server's state |

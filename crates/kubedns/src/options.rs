@@ -195,8 +195,8 @@ pub struct Options {
     /// report why a query is not answered, to clients that sent EDNS (RFC 8914)
     #[arg(long)]
     pub extended_errors: bool,
-    /// zones whose names are forwarded if they do not exist in the cluster, separated by commas; .
-    /// for all names
+    /// zones, separated by commas, whose names are forwarded if kubedns does not have them; the
+    /// zone . stands for all names
     #[arg(long, value_name = "string", default_value = "")]
     pub fallthrough: Zones,
     /// TTL of the answers for cluster names, and for hosts and aliases of the configuration, from
@@ -207,8 +207,8 @@ pub struct Options {
     /// configuration, from 0s to 1h; unless given, the value of --ttl, or 1m without --ttl
     #[arg(long, value_name = "string", default_value = "")]
     pub negative_ttl: ZoneTtl,
-    /// kubedns walks the search list for names below this domain; in a pod, the only search domain
-    /// must be NAMESPACE.DOMAIN; empty for none
+    /// walk the search list for names below this domain; the only search domain of a pod must be
+    /// its namespace followed by this domain; empty for none
     #[arg(long, value_name = "string", default_value = "")]
     pub search_suffix: Domains,
     /// walk the search list for pods, recognized by their addresses: a name that does not exist in
@@ -558,7 +558,7 @@ impl FromStr for ZoneTtl {
     }
 }
 
-/// `--cache-size`: the maximum number of entries, and the maximum size of all entries in KiB.
+/// `--cache-size`: the maximum number of entries. The same number limits their total size in KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheSize(pub usize);
 

@@ -48,7 +48,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     // not apply to the containers of this pod: a limit on dnsmasq would limit all clients together.
     if options.client_rate.rate().is_some() && options.topology.is_behind_dnsmasq() {
         tracing::warn!(
-            "--client-qps limits no client behind dnsmasq, because all queries come from dnsmasq in this pod; the flag needs --topology=direct or --topology=alone"
+            "--client-qps does not limit queries that come through dnsmasq in this pod; the flag needs --topology=direct or --topology=alone"
         );
     }
 

@@ -239,21 +239,19 @@ impl Router {
     fn record_omitted(&mut self, omitted: BTreeSet<OmittedServer>) {
         for new in omitted.difference(&self.omitted) {
             if let OmittedServer::Loop { domain, server } = new {
-                let domain = domain
-                    .as_deref()
-                    .unwrap_or("names outside the stub domains");
                 error!(
                     %server,
-                    domain,
+                    domain = described_domain(domain.as_deref()),
                     "this server is dnsmasq itself and is not used, because queries to it would loop"
                 );
             }
         }
         for gone in self.omitted.difference(&omitted) {
-            if let OmittedServer::Loop { server, .. } = gone {
+            if let OmittedServer::Loop { domain, server } = gone {
                 info!(
                     %server,
-                    "dnsmasq is no longer configured to query itself at this address"
+                    domain = described_domain(domain.as_deref()),
+                    "this server no longer makes dnsmasq query itself"
                 );
             }
         }
@@ -300,7 +298,7 @@ impl KubednsState {
 
         info!(
             routes,
-            "kubedns reports new upstreams, stub domains, search list, hosts, aliases or rules, so the cache of dnsmasq is flushed"
+            "kubedns reports upstreams, stub domains, search list, hosts, aliases or rules that the nanny did not know, so the cache of dnsmasq is flushed"
         );
         self.routes = Some(routes);
         self.flush_count += 1;
@@ -331,4 +329,9 @@ impl KubednsState {
             );
         }
     }
+}
+
+/// The stub domain of a server, in a log line.
+fn described_domain(domain: Option<&str>) -> &str {
+    domain.unwrap_or("names outside the stub domains")
 }

@@ -60,7 +60,7 @@ pub(crate) fn ask(
             EngineOutcome::Pending(PendingAnswer::Forward(_)) => {
                 assert!(
                     Query::parse(octets, transport).is_ok(),
-                    "only queries must be forwarded"
+                    "only valid queries may be forwarded"
                 );
                 assert_eq!(out, b"before");
                 return;

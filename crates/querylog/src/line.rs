@@ -6,8 +6,8 @@ use std::time::SystemTime;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 
-/// A query and its answer, or a query for which dnsmasq logged no answer. JSON omits fields whose
-/// value is unknown.
+/// A query and its answer, or a query for which dnsmasq logged no answer. JSON omits `transport`,
+/// `size` and `micros` if they are unknown, and `truncated` if it is false.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueryLine {

@@ -78,8 +78,8 @@ pub struct KubednsReport {
 pub struct NodeReport {
     /// The name of the node.
     pub name: String,
-    /// The pods that answer the clients of the node; `None` while no DNS pod is ready, or for a
-    /// label that only another version knows.
+    /// The pods that answer the clients of the node; `None` while no DNS pod is ready, or if this
+    /// version does not know the value.
     #[serde(deserialize_with = "read_known_servers")]
     pub servers: Option<NodeServers>,
     /// Percentage of the queries of the last few minutes that did not come from pods of this node.

@@ -62,7 +62,8 @@ pub struct Options {
     /// address of kubedns; a --probe of this address counts as a probe of kubedns
     #[arg(long, value_name = "string", default_value = "127.0.0.1:10053", value_parser = ServerAddr::from_flag)]
     pub kubedns_addr: ServerAddr,
-    /// URL of the metrics of kubedns, for the status page and the verdict; empty for none
+    /// URL of the metrics of kubedns, for the status page and its verdict on the pod; empty for
+    /// none
     #[arg(
         long,
         value_name = "string",
@@ -83,8 +84,8 @@ pub struct Options {
         default_value = "http://127.0.0.1:8081/top"
     )]
     pub kubedns_top: String,
-    /// path of a file with the nanny's status, or its http URL, for the status page, the verdict
-    /// and the probes of dnsmasq's upstreams; empty for none
+    /// path of a file with the nanny's status, or its http URL, for the status page, its verdict on
+    /// the pod and the probes of dnsmasq's upstreams; empty for none
     #[arg(
         long,
         value_name = "string",

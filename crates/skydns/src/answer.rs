@@ -33,8 +33,8 @@ use crate::engine::AnswerContext;
 use crate::external::{ExternalAnswers, ExternalQuery};
 use crate::record::TTL;
 
-/// TTL of the records that upstreams return for an alias's external target, in seconds. If the
-/// answer is stale, the TTL is [`STALE_TTL`](crate::external::STALE_TTL).
+/// TTL of the records of an alias's external target, in seconds. It replaces the TTL of the
+/// upstream. If the answer is stale, the TTL is [`STALE_TTL`](crate::external::STALE_TTL).
 const EXTERNAL_TTL: u32 = 60;
 /// The steps of work that each lookup of a name costs, in addition to the steps for the entries.
 const LOOKUP_STEPS: usize = 32;

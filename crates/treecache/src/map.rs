@@ -25,8 +25,9 @@ const MAX_BUCKET: usize = 16;
 /// that alternating insertions and removals do not split and merge the same bucket again and again.
 const MAX_MERGED: usize = MAX_BUCKET / 2;
 
-/// A persistent hash map. A clone only increments a reference count. A change copies a few small
-/// buckets and `O(log n)` inner nodes at most: only nodes that another map shares are copied.
+/// A persistent hash map. A clone only increments a reference count. A change copies at most a few
+/// small buckets and `O(log n)` inner nodes. Inner nodes that no other map shares are changed in
+/// place.
 pub struct Map<K, V> {
     root: TrieNode<K, V>,
 }

@@ -17,7 +17,7 @@ pub const MAX_LABEL: usize = 63;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<[u8]>);
 
-/// Error of parsing a text that is not a domain name.
+/// The reason why a text is not a valid domain name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// A label is empty, as between two dots.

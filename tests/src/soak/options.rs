@@ -13,7 +13,7 @@ pub struct Options {
     /// Queries a second
     #[arg(long, default_value_t = 1500, value_name = "COUNT")]
     pub rate: u32,
-    /// Changes per second of Services; the Endpoints of a headless Service change equally often
+    /// Changes of Services per second; the Endpoints of a headless Service change equally often
     #[arg(long, default_value_t = 10, value_name = "COUNT")]
     pub changes: u32,
     /// Put kubedns in front of dnsmasq

@@ -60,8 +60,11 @@ pub(super) async fn check_status(
     let status = match status {
         Ok(status) => status,
         Err(error) => {
-            let text = format!("the sidecar does not answer at {}", options.sidecar);
-            let action = "Read the log of the sidecar. Until it answers, this command cannot check dnsmasq, the upstreams and the configuration in force.";
+            let text = format!(
+                "cannot read the status of the sidecar at {}",
+                options.sidecar
+            );
+            let action = "Read the log of the sidecar. Without its status, this command cannot check dnsmasq, the upstreams or the configuration in force.";
             let check = CheckLine::failed(GROUP, text).with_detail(error);
             return vec![check.with_advice(action, "no-answers")];
         }
@@ -123,7 +126,7 @@ fn check_nanny(status: &SidecarStatus) -> Option<CheckLine> {
     }
 
     // The nanny may be that of the original kube-dns, which has no status page.
-    let text = format!("the nanny does not answer at {}", report.source);
+    let text = format!("the nanny does not report its state at {}", report.source);
     let check = CheckLine::warning(GROUP, text)
         .with_detail(report.error.clone().unwrap_or_default())
         .with_advice_for(FindingKind::ReportMissing);

@@ -50,8 +50,8 @@ impl Options {
         let suffixes = self.search_suffix.0.iter();
         let suffixes = suffixes.map(|suffix| ("--search-suffix", suffix));
         for (flag, domain) in domains.chain(suffixes) {
-            // Names below these domains already belong to the cluster, or are looked up with the
-            // search list.
+            // Names below `--domain` are cluster names. For names below `--search-suffix`, kubedns
+            // walks the search list.
             if name.is_within(&domain.name()) {
                 return Err(ExternalZoneError::Taken {
                     zone: zone.clone(),

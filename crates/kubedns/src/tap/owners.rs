@@ -78,8 +78,8 @@ impl ClientOwners {
         }
     }
 
-    /// Returns the owners of `clients`. An owner that the API server did not name has at most a
-    /// namespace, which comes from the published snapshot. Without a cluster, the map is empty.
+    /// Returns the owners of `clients`. If the API server names no owner for a client, its owner
+    /// has at most the namespace from the published snapshot. Without a cluster, the map is empty.
     pub(crate) async fn find_owners(&self, clients: &[IpAddr]) -> HashMap<IpAddr, ClientOwner> {
         match self {
             Self::OfCluster { finder, published } => {

@@ -129,7 +129,7 @@ async fn hints_say_who_answers_own_node() {
     let kubedns = Kubedns::start_with(&flags, &[("NODE_NAME", "node-1")]).await;
     kubedns.until_ready().await;
 
-    // No client has sent a query, so the share of other clients is unknown.
+    // Without queries, the share of queries from outside the node is unknown.
     let metrics = kubedns.metrics().await;
     assert!(
         !metrics.contains("kubedns_node_elsewhere_ratio"),

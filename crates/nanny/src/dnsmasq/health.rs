@@ -87,7 +87,7 @@ impl HealthProbe {
         .boxed()
     }
 
-    /// Waits for the next finding to report.
+    /// Probes dnsmasq until a probe gives a finding.
     async fn next_finding(&mut self) -> ProbeFinding {
         loop {
             sleep_until(self.due).await;

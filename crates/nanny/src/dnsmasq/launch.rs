@@ -10,9 +10,9 @@
 //!
 //! With [`ForwardMode::Kubedns`], or with rules for external names that kubedns applies, the nanny
 //! writes kubedns as the only server into the file, after the lines of the user's own servers file.
-//! If a configured server needs more than plain DNS over UDP, only kubedns can query it. Until
-//! kubedns is known to follow the same configuration, the file then names the nanny's server that
-//! answers SERVFAIL ([`crate::dnsmasq::servfail_server`]).
+//! If a configured server needs more than plain DNS over UDP, only kubedns can query it. While
+//! kubedns is not known to have the same configuration, the file contains the nanny's server that
+//! answers SERVFAIL ([`crate::dnsmasq::servfail_server`]) in place of kubedns.
 //!
 //! With [`ForwardMode::Kubedns`], the nanny does not pass the user's `--dns-loop-detect` to
 //! dnsmasq.
@@ -244,7 +244,8 @@ impl LaunchPlan {
         }
     }
 
-    /// The nanny's additions. An option that the user gave is not added.
+    /// The nanny's additions. Apart from `--servers-file`, an option that the user gave is not
+    /// added.
     fn additions(&self, settings: LaunchSettings<'_>) -> Vec<OsString> {
         let LaunchSettings {
             arguments,

@@ -1,6 +1,6 @@
 //! The container `healthz` of Kubernetes 1.4 and 1.5, with the sidecar in place of exechealthz. The
 //! liveness probes and, except in the last test, the arguments are those in the manifests of these
-//! releases. The tests replace addresses and ports.
+//! releases. The tests replace addresses and ports, and add `--health=through`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

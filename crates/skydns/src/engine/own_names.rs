@@ -51,7 +51,8 @@ impl<V: View> Engine<'_, V> {
                 NameProgress::Reply(self.append_servfail(&Cause::Alias, out))
             }
             OwnTarget::Addresses(addresses) => {
-                // A host is in no zone, so its answer has the TTLs of the cluster's zone.
+                // The addresses of a host do not come from a zone, so the answer has the TTLs of
+                // the cluster's zone.
                 let cluster = Authority::cluster(self.view);
                 self.write_own_name(cluster, out, |answer| answer.write_host(addresses))
             }

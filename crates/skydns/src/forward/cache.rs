@@ -54,11 +54,12 @@ use super::{ForwardError, UpstreamReply};
 
 /// Number of evicted entries whose hash the table remembers, as a fraction of the number of
 /// entries. A name that comes back while its hash is remembered is kept for longer. With a larger
-/// fraction, the table needs twice as many buckets.
+/// fraction, a table of the default size would need twice as many buckets.
 const EVICTED: f64 = 0.4;
 /// Minimum weight of an entry, in octets, even if the entry is smaller.
 const MIN_WEIGHT: u64 = 1024;
-/// Minimum number of entries in a shard. The largest reply takes half of the space of such a shard.
+/// Minimum number of entries in a shard, if there are several shards. The largest reply takes half
+/// of the space of such a shard.
 const MIN_SHARD: usize = 128;
 /// Maximum number of shards.
 const MAX_SHARDS: usize = 16;

@@ -99,7 +99,7 @@ async fn hanging_file_times_out_until_released() {
         assert_eq!(started.elapsed() < TIMEOUT, attempt == 2);
     }
 
-    // An open for writing releases the blocked read.
+    // Opening the pipe for writing unblocks the read.
     drop(std::fs::OpenOptions::new().write(true).open(&path).unwrap());
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "{}").unwrap();

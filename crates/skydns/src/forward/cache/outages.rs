@@ -1,4 +1,4 @@
-//! Log lines at the beginning and the end of stale answers, for each list of upstreams.
+//! Logs when kubedns begins and ceases to give stale answers, for each list of upstreams.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -131,8 +131,8 @@ async fn late_reply_is_no_mismatch() {
     let (first, rest) = questions.split_at_mut(query().len() * late);
     server.read_exact(first).await.unwrap();
     for _ in 0..2 {
-        // The first reply makes the connection free the places of abandoned queries. The second
-        // pass sends a query after that.
+        // When the first reply arrives, the connection frees the places of abandoned queries. The
+        // second pass sends its query after that.
         let (answer, ()) = tokio::join!(connection.ask(query()), async {
             server.read_exact(rest).await.unwrap();
             server.write_all(rest).await.unwrap();
