@@ -187,7 +187,7 @@ impl ConfigCounters {
             )?,
             error: metrics.int_gauge(
                 "nanny_config_error",
-                "1 while the newest configuration is rejected and the previous one stays in force.",
+                "1 while the newest configuration is rejected. The previous one is in force, or the defaults if there was none.",
             )?,
             loaded: metrics.int_gauge(
                 "nanny_config_loaded_timestamp_seconds",

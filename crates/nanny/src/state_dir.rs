@@ -41,7 +41,7 @@ pub(crate) struct StateDir {
 pub(crate) enum StateDirError {
     #[error("cannot use the state directory {path:?}: {reason}")]
     Given { path: PathBuf, reason: io::Error },
-    #[error("none of {} is writable and has space; give such a directory with -stateDir", PLACES.join(", "))]
+    #[error("none of {} is writable and has space; set -stateDir to a writable directory with free space", PLACES.join(", "))]
     Nowhere,
 }
 

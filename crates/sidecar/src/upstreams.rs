@@ -59,8 +59,8 @@ const FIRST_DELAY: Duration = Duration::from_secs(2);
 pub(crate) struct ProbeSettings {
     /// The interval of the probes; zero disables them.
     pub(crate) interval: Duration,
-    /// The external name that is queried if an upstream answers SERVFAIL or REFUSED to the query
-    /// for the root.
+    /// The external name of the alternative query, for upstreams that answer SERVFAIL or REFUSED to
+    /// the query for the root.
     pub(crate) probe_name: Name,
 }
 

@@ -16,8 +16,8 @@ use crate::external_rules::RuleKey;
 /// The answer to one query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Response {
-    /// The RCODE; `None` if this server does not respond itself, for example because it forwards
-    /// the query to an upstream.
+    /// The RCODE; `None` if the engine gives no response, for example because the query must be
+    /// forwarded to an upstream.
     pub rcode: Option<u16>,
     /// The answer section, in random order, as a client gets it.
     pub records: Vec<Record>,

@@ -255,8 +255,8 @@ impl Metrics {
             .filter(|part| !part.is_empty())
             .collect::<Vec<_>>()
             .join("_");
-        // Prometheus may reject the name of a metric. The server then starts without the
-        // description of that metric.
+        // The crate `prometheus` rejects invalid names of metrics. The description of such a metric
+        // is left out.
         let descs = FAMILIES
             .iter()
             .filter_map(|family| family.describe(&prefix).ok())

@@ -326,7 +326,8 @@ async fn errors_and_requests_are_counted() {
 }
 
 /// A query that gets SERVFAIL is counted for the `system` of its name: `stub` in a stub domain,
-/// `auth` for an alias in the cluster. The queries of the flood exceed the client's share.
+/// `auth` for an alias in the cluster. The flood has more queries than one client may have in
+/// flight to upstreams.
 #[tokio::test(flavor = "multi_thread")]
 async fn rejected_query_is_counted_by_system() {
     const FLOOD: usize = 1000;

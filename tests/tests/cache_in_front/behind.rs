@@ -166,7 +166,7 @@ async fn ask_all(server: SocketAddr, queries: &[Query]) -> Vec<String> {
                 .zip(0..)
                 .filter(|(_, id)| !known.contains_key(id))
             {
-                socket.send(packet).await.expect("the query can be sent");
+                socket.send(packet).await.expect("the query must be sent");
             }
             receive(&socket, &mut known, some.len()).await;
         }

@@ -137,7 +137,8 @@ impl ApiOutage {
     }
 
     /// Notes that a failing feed is no longer part of the outage: the feed ends, or fails for a
-    /// reason of its own. Returns the outage if all other feeds work again.
+    /// reason of its own. Returns the outage if no feed is part of it any more, and at least one
+    /// feed has recovered.
     fn note_end(&self) -> Option<OngoingOutage> {
         let mut ongoing = self.0.lock();
         let outage = ongoing.as_mut()?;
@@ -228,7 +229,7 @@ impl FailureLog {
         }
     }
 
-    /// Takes the feed out of the outage, which ends if all other feeds work again.
+    /// Takes the feed out of the outage, which ends if no other feed is part of it.
     fn leave_outage(&mut self) {
         if std::mem::take(&mut self.in_outage)
             && let Some(outage) = self.connection.outage().note_end()

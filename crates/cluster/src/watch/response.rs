@@ -280,7 +280,7 @@ impl EventReader {
     }
 }
 
-/// Received octets of a watch that are not read yet.
+/// Received octets of a watch that are not parsed yet.
 #[derive(Debug, Default)]
 pub(super) struct EventBuffer {
     bytes: BytesMut,

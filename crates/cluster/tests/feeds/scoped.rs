@@ -97,7 +97,7 @@ async fn worst_namespace_determines_the_state() {
     let is_listed = feed.state.borrow().listed;
     assert!(
         !is_listed,
-        "one of two listed namespaces must not be enough"
+        "the feed must not count as listed while one of its namespaces is refused"
     );
     assert!(!feed.metrics.is_connected(Kind::Service));
     while let Ok(received) = feed.changes.try_recv() {

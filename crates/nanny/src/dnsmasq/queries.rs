@@ -421,7 +421,10 @@ mod tests {
 
         assert!(!some.is_over());
         drop(all);
-        assert!(some.is_over(), "the query log must have ended");
+        assert!(
+            some.is_over(),
+            "the tap must end when the query log is dropped"
+        );
         assert!(!*wanted.borrow(), "a tap must not keep dnsmasq logging");
     }
 

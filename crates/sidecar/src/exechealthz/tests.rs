@@ -125,7 +125,11 @@ fn overdue_result_fails_the_check() {
     let probe = Probe::new(spec, PodPart::Kubedns, mode, "kubedns", &metrics).unwrap();
     let waiting = probe.health().since;
     let after = |seconds| probe_error(&probe, waiting + Duration::from_secs(seconds));
-    assert_eq!(after(35), None, "the probe must wait for the first result");
+    assert_eq!(
+        after(35),
+        None,
+        "a probe without a result must succeed until the result is overdue"
+    );
     let said = after(36);
     assert_eq!(
         said.as_deref(),

@@ -67,7 +67,7 @@ fn routes(routes: &[(&str, &str, u8)]) -> SidecarStatus {
 #[test]
 fn healthy_pod_has_no_findings() {
     assert_eq!(found(&good()), [""; 0]);
-    // Unknown values are not findings.
+    // Unknown values are not faults.
     let unknown = SidecarStatus {
         kubedns: PeerReport::default(),
         nanny: PeerReport {
@@ -457,7 +457,7 @@ fn missing_report_is_fault_of_its_own() {
 
 const REJECTED: &str = r#"{"configuration":{"version":"00ff","error":{"text":"bad IP"}}}"#;
 
-/// Statuses of the nanny, and the findings.
+/// Statuses of the nanny, and the fault that each of them has.
 const FAULTS_OF_NANNY: &str = r#"
     {"configuration":{"version":"00ff","error":{"text":"bad IP"}}} | config_rejected: the newest ConfigMap is rejected (bad IP)
     {"configuration":{"warnings":["keys: did you mean key?"]}}     | config_unknown_keys: keys of the ConfigMap are unknown and ignored (keys: did you mean key?)
@@ -467,7 +467,7 @@ const FAULTS_OF_NANNY: &str = r#"
     {"routes":{"loops":["127.0.0.53"]}}                            | forwarding_loop: dnsmasq does not use upstreams that forward queries back to it: 127.0.0.53
 "#;
 
-/// Metrics of kubedns, and the findings.
+/// Metrics of kubedns, and the fault that each of them shows.
 const FAULTS_OF_KUBEDNS: &str = r#"
     kubedns_config_current 0          | config_rejected: the newest ConfigMap is rejected (kubedns rejects it and logs the reason)
     kubedns_config_unknown_keys 1     | config_unknown_keys: keys of the ConfigMap are unknown and ignored (the log of kubedns names them)
@@ -508,7 +508,7 @@ fn faults_of_kubedns_and_nanny_are_found() {
     assert_eq!(
         found(&both).len(),
         1,
-        "a ConfigMap that both kubedns and the nanny reject must be one finding"
+        "a ConfigMap that both kubedns and the nanny reject must cause only one fault"
     );
 }
 

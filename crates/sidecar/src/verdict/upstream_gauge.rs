@@ -26,7 +26,7 @@ impl UpstreamGauge {
     pub(super) fn new(namespace: &str, metrics: &Metrics) -> Result<Self, MetricError> {
         let up = metrics.int_gauge_vec(
             &metric_name(namespace, "upstream_up"),
-            "0 while an upstream gives no usable answers to the container that queries it, else 1.",
+            "0 while an upstream is down for the container that queries it, else 1.",
             &["route", "upstream"],
         )?;
         Ok(Self {

@@ -19,8 +19,9 @@ use crate::conformance::vector::{ApiServer, Scenario, Step};
 use crate::conformance::verdict::{Bench, Outcome, Verdict};
 
 /// The pause after a change without a marker ([`Markers`]): three times the `--config-period` of
-/// the scenarios. After the pause, the server has certainly read a new configuration. The pause is
-/// needed, because a rejected configuration changes no answer.
+/// the scenarios. After the pause, the server has certainly read a new configuration. Without the
+/// pause, a step that expects unchanged answers could pass before the server has read its
+/// configuration.
 const NO_EFFECT: Duration = Duration::from_millis(900);
 
 /// The time within which a changed configuration or Node must take effect. No marker ([`Markers`])

@@ -97,10 +97,10 @@ async fn explain_mistake_is_one_line() {
     let name_length = "octets, but a name has at most 255";
     let too_long = "the search list is too long: at most 32 domains";
     let long_values = [
-        ("a".repeat(256), format!("the name has 256 {name_length}")),
+        ("a".repeat(256), format!("the text has 256 {name_length}")),
         (
             "a.".repeat(5000),
-            format!("the name has 10000 {name_length}"),
+            format!("the text has 10000 {name_length}"),
         ),
         (
             label,
