@@ -8,7 +8,7 @@
 #![allow(
     clippy::expect_used,
     clippy::print_stdout,
-    reason = "a test helper may panic if the set-up fails"
+    reason = "a test helper may panic if the set-up fails, and may print a report"
 )]
 
 use std::path::PathBuf;

@@ -16,7 +16,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a test helper may panic if the set-up fails"
+    reason = "a test helper may panic if the set-up fails, and may print a report"
 )]
 
 #[path = "coredns/bench.rs"]

@@ -392,8 +392,8 @@ fn apply_edit(index: &mut Index, cluster: &ClusterObjects, step: &ClusterEdit) {
         ClusterEdit::Zone(zone) => index.apply(own_node(zone)),
         ClusterEdit::Namespace(name, matches) => index.apply(namespace(&name, matches)),
         ClusterEdit::Unseen(_) | ClusterEdit::Relist => {
-            // A list of Services begins but does not complete, and another list follows. This must
-            // not change the records.
+            // A list of Services begins but does not complete, which must not change the records.
+            // Then a complete list follows.
             index.apply(Event::Service(Change::RelistStarted));
             index.apply(own_node(cluster.zone.clone()));
             list(index, cluster);

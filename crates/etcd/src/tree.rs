@@ -401,9 +401,9 @@ fn select_messages(all: Vec<&StoredMessage>) -> Vec<&StoredMessage> {
 
 /// Selects messages by group, in the same steps as SkyDNS. The messages are in the order of their
 /// keys. The first message sets the group of the answer. A later message whose key has fewer labels
-/// sets the group anew, or ends the search if it has no group. All messages are kept if this group
-/// is empty, or if another group has a key with the same number of labels. Otherwise messages of
-/// other groups are dropped, and messages without a group are kept.
+/// sets the group anew, or ends the search if it has no group. All messages are kept if the group
+/// is empty, or if a key of another group is as short as the key that set the group. Otherwise
+/// messages of other groups are dropped, and messages without a group are kept.
 fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
     let Some(first) = all.first() else {
         return Vec::new();

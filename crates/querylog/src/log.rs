@@ -171,8 +171,8 @@ impl<S: LineSource, O: Fn(&QueryLog) -> Result<S, LogOpenError>> QueryLogger<S, 
     }
 }
 
-/// Logs a query. The rate limit of the log does not apply to these lines: the [`LineSource`] limits
-/// them.
+/// Logs a query. The rate limit of the process log does not apply to these lines: the
+/// [`LineSource`] limits them.
 fn write_line(line: &QueryLine) {
     tracing::info!(
         target: "querylog::queries",

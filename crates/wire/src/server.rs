@@ -150,8 +150,7 @@ pub enum AddressError {
     /// The brackets do not match, or are in the wrong place.
     #[error("address {}: brackets must enclose only the IPv6 address", .0.escape_debug())]
     Brackets(String),
-    /// The host is not an IP address. Only a stub server that is written without a protocol may be
-    /// a name; then the host is not a valid name either.
+    /// The host is neither an IP address nor, where a name is accepted, a valid name.
     #[error("bad IP address: {0:?}")]
     Ip(String),
     /// The port is not a number from 1 to 65535.

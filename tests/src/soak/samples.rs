@@ -90,7 +90,7 @@ mod tests {
         assert!(!Thirds::of(&growth).unwrap().is_flat(5, 10));
         assert!(
             Thirds::of(&start).unwrap().is_flat(0, 0),
-            "warming up must not be a leak"
+            "growth during the warm-up must not count as a leak"
         );
         assert_eq!(Thirds::of(&growth).unwrap(), Thirds([1050, 1150, 1250]));
         assert!(Thirds::of(&[1, 2]).is_err());

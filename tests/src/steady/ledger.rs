@@ -242,7 +242,7 @@ mod tests {
         ledger.done("a", after, Instant::now(), Outcome::Right);
         assert!(
             !ledger.has_settled("a", 1),
-            "an earlier query in flight must count"
+            "a path must not have settled while an earlier query is in flight"
         );
         ledger.done("a", hanging, Instant::now(), Outcome::Failed(String::new()));
         assert!(ledger.has_settled("a", 1));

@@ -257,7 +257,7 @@ fn text_for_server(value: &str) -> String {
     let texts = domains
         .iter()
         .map(|domain| match (is_kubedns(server), *domain, server) {
-            (true, ANY_DOMAIN, _) => "kubedns itself, which forwards all other names".to_owned(),
+            (true, ANY_DOMAIN, _) => "kubedns itself, which answers cluster names and forwards all other names".to_owned(),
             (true, domain, _) => format!("kubedns itself, which answers for {domain}"),
             (false, ANY_DOMAIN, server) => {
                 format!("key upstreamNameservers: [\"{}\"]", server_text(server))
@@ -276,7 +276,7 @@ fn text_for_server(value: &str) -> String {
     texts.collect::<Vec<_>>().join("; ")
 }
 
-/// Whether a server in the syntax of dnsmasq is kubedns: its port on the pod's loopback addresses.
+/// Whether a server in the syntax of dnsmasq is kubedns, that is, port 10053 on a loopback address.
 fn is_kubedns(server: &str) -> bool {
     let address = server.strip_suffix("#10053").map(str::parse::<IpAddr>);
     matches!(address, Some(Ok(address)) if address.is_loopback())
@@ -348,7 +348,7 @@ mod tests {
             (
                 "--server=/a.example/10.0.0.9#10053 --server=/#/::1#10053 --server=/#/10.0.0.2",
                 "--server=/a.example/10.0.0.9#10053: replaced by key stubDomains: {\"a.example\": [\"10.0.0.9:10053\"]}\n\
-                 --server=/#/::1#10053: replaced by kubedns itself, which forwards all other names\n\
+                 --server=/#/::1#10053: replaced by kubedns itself, which answers cluster names and forwards all other names\n\
                  --server=/#/10.0.0.2: replaced by key upstreamNameservers: [\"10.0.0.2\"]\n",
             ),
             (

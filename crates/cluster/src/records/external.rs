@@ -131,8 +131,8 @@ impl ExternalNode {
     /// Visits every owner name, as labels below the Service's name.
     pub fn owner_names<'v>(&'v self, visit: &mut dyn FnMut(&[&'v str])) {
         self.node.owner_names(&mut |below| {
-            // The node also visits names that the external zone does not have: names of members
-            // below ports, the member that holds the external addresses, and ports without a name.
+            // The node also visits names that the external zone lacks: members below ports, the
+            // label of the external addresses, and the empty labels of unnamed ports.
             let is_name = below.iter().all(|label| !label.is_empty());
             if is_name && self.visit(below, &mut 0, &mut |_| {}) {
                 visit(below);

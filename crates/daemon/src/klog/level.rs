@@ -8,8 +8,8 @@ use wildmatch::WildMatch;
 
 use crate::flags::{ValueError, plain_number};
 
-/// The crates of this project that log. Info, debug and trace events of other crates need a higher
-/// verbosity.
+/// The crates of this project, except some that never log. Info, debug and trace events of other
+/// crates need a higher verbosity.
 const OURS: [&str; 19] = [
     "treecache",
     "wire",

@@ -1,6 +1,7 @@
 //! A server that answers every query with SERVFAIL. dnsmasq forwards to it the queries for stub
-//! domains without a usable server. Queries that need kubedns, for example because their server
-//! uses TLS, also go to it until kubedns is known to have the same configuration as the nanny.
+//! domains without a usable server. Queries that dnsmasq cannot send to their server itself, for
+//! example over TLS, also go to it until kubedns is known to have the same configuration as the
+//! nanny.
 //!
 //! Forwarding queries for these stub domains to the upstream servers would leak internal names.
 //! NXDOMAIN from dnsmasq would be wrong, and clients would cache it. SERVFAIL is correct, and

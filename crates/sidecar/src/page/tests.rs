@@ -506,7 +506,7 @@ fn typed_name_outlives_refresh() {
     status.explains = false;
     assert!(
         !page(&status).contains("<form"),
-        "without --kubedns-explain, the page must have no form"
+        "with an empty --kubedns-explain, the page must have no form"
     );
 }
 

@@ -33,7 +33,8 @@ pub(super) fn stub_domain_faults(status: &SidecarStatus) -> Vec<PodFault> {
         for domain in domains_without_server(nanny) {
             let names = unresolved_names(domain, nanny);
             let reason = (!names.is_empty()).then(|| join_words(names.iter().copied()));
-            // If the nanny reports no name without an address, the reason from kubedns is kept.
+            // If the nanny reports no unresolved server names for the domain, the reason from
+            // kubedns is kept.
             let known = domains.entry(domain).or_default();
             *known = reason.or_else(|| known.take());
             explained.extend(names);

@@ -307,7 +307,7 @@ async fn silent_tcp_is_paused() {
     }
     let retries = subject.count("tcp_retries_total");
     assert!((1..=3).contains(&retries), "{retries} retries");
-    // A query from a client over TCP is sent to the upstream over TCP even then.
+    // During the pause, a query from a TCP client is still sent to the upstream over TCP.
     let over_tcp = subject.outcome(a_over_tcp("x.test."), &upstreams).await;
     assert_eq!(over_tcp, TIMEOUT);
     assert!(subject.count("tcp_retries_total") > retries);
