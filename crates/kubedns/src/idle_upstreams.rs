@@ -128,7 +128,11 @@ mod tests {
                 assert!(upstreams.len() <= MAX_PROBED, "{count} at look {look}");
                 examined.extend(upstreams);
             }
-            assert_eq!(examined.len(), count, "in {looks} looks");
+            assert_eq!(
+                examined.len(),
+                count,
+                "{looks} rounds must examine all {count} upstreams"
+            );
         }
     }
 }

@@ -292,8 +292,8 @@ fn cached_external_names_need_no_allocation() {
     assert_eq!(upstream.count(), 1);
 }
 
-/// With autopath, an answer for a Service needs no allocation, unless kubedns walks the search list
-/// of the client.
+/// With autopath, an answer for a cluster name needs no allocation, unless kubedns walks the search
+/// list of the client.
 #[test]
 fn known_clients_need_no_allocation() {
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -251,7 +251,7 @@ impl Router {
                 info!(
                     %server,
                     domain = described_domain(domain.as_deref()),
-                    "this server no longer makes dnsmasq query itself"
+                    "this server is no longer left out as an address of dnsmasq itself"
                 );
             }
         }

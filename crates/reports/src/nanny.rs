@@ -160,9 +160,9 @@ pub struct RoutesStatus {
     /// Servers left out because queries to them come back to dnsmasq.
     pub loops: BTreeSet<String>,
     /// The address at which the nanny answers every query with SERVFAIL. dnsmasq forwards the
-    /// queries for a stub domain to this address if the domain has no usable server. Queries
-    /// that dnsmasq cannot send to their server itself, for example over TLS, also go to this
-    /// address until kubedns is known to have the same configuration as the nanny.
+    /// queries for a stub domain to this address if the domain has no usable server. Until kubedns
+    /// is known to have the nanny's configuration, queries that only kubedns can forward, for
+    /// example over TLS, also go to this address.
     #[serde(rename = "nowhere")]
     pub servfail_server: Option<String>,
     /// The version of the configuration that kubedns reports, if the nanny polls kubedns.

@@ -502,7 +502,7 @@ async fn further_zone_is_published_and_replaced() {
     }
     assert!(
         !running.published.get().has_synced(),
-        "further zones must not stand for the cluster's own records"
+        "a loaded further zone must not count as the cluster's own records"
     );
     running.end().await.unwrap();
 }

@@ -78,8 +78,9 @@ impl ClientOwners {
         }
     }
 
-    /// Returns the owners of `clients`. If the API server names no owner for a client, its owner
-    /// has at most the namespace from the published snapshot. Without a cluster, the map is empty.
+    /// Returns the owners of `clients`. If the API server names no owner for a client, the returned
+    /// owner has only the namespace in the published snapshot, if any. Without a cluster, the map
+    /// is empty.
     pub(crate) async fn find_owners(&self, clients: &[IpAddr]) -> HashMap<IpAddr, ClientOwner> {
         match self {
             Self::OfCluster { finder, published } => {

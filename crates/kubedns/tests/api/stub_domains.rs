@@ -39,7 +39,8 @@ async fn stub_domain_of_cluster_is_warned_of() {
     }
 }
 
-/// While the domain is renamed, stub servers may be given by names in any of the domains.
+/// While the cluster domain is being renamed, names of stub servers may be in any of the cluster
+/// domains.
 #[tokio::test]
 async fn stub_server_has_name_in_any_cluster_domain() {
     let (cluster, config) = (with_web(), tempfile::tempdir().unwrap());

@@ -31,9 +31,10 @@ use wire::{Nameserver, ServerAddr};
 const INTERVAL: Duration = Duration::from_secs(3);
 /// Timeout of a probe. The next probe begins when a probe times out.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// If dnsmasq is silent and idle for this long after the first missed probe, it hangs.
+/// dnsmasq is considered hung if it is silent and idle, or stopped, for this long after the first
+/// missed probe.
 const HANGS_AFTER: Duration = Duration::from_secs(3);
-/// If dnsmasq is silent for this long, it hangs, even if it is busy.
+/// dnsmasq is considered hung if it is silent for this long, even if it is busy.
 const BUSY_TOO_LONG: Duration = Duration::from_secs(30);
 /// The pause between probes before the first answer.
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);

@@ -240,7 +240,7 @@ impl LoopFinder {
             warn!(
                 %server,
                 domain,
-                "server of stub domain forwards to dnsmasq, and gets no queries while the loop lasts"
+                "server of stub domain forwards to dnsmasq, and gets no queries for names in the domain while the loop lasts"
             );
         }
         for StubServer { domain, server } in before.difference(&found) {
@@ -266,7 +266,7 @@ impl LoopFinder {
 
     fn record_loops(&mut self, found: BTreeSet<Nameserver>) {
         for server in found.difference(&self.found) {
-            warn!(%server, "upstream server forwards to dnsmasq, and gets no queries while the loop lasts");
+            warn!(%server, "upstream server forwards to dnsmasq, and gets no queries for names outside the stub domains while the loop lasts");
         }
         for server in self.found.difference(&found) {
             info!(%server, "forwarding loop through the upstream server has ended");

@@ -228,8 +228,8 @@ impl QueryFollowers {
         }
     }
 
-    /// Counts the log lines that dnsmasq dropped. Queries that still wait for a line may have lost
-    /// it.
+    /// Records that dnsmasq dropped this number of log lines, which may contain the answers to
+    /// waiting queries.
     pub(crate) fn record_lost_lines(&self, lines: u64) {
         self.0.counters.lost_lines.inc_by(lines);
         self.0.state.lock().joiner.mark_lines_lost();

@@ -1,7 +1,6 @@
 //! A server that answers every query with SERVFAIL. dnsmasq forwards to it the queries for stub
-//! domains without a usable server. Queries that dnsmasq cannot send to their server itself, for
-//! example over TLS, also go to it until kubedns is known to have the same configuration as the
-//! nanny.
+//! domains without a usable server. Until kubedns is known to have the nanny's configuration, this
+//! server also gets the queries that only kubedns can forward, for example over TLS.
 //!
 //! Forwarding queries for these stub domains to the upstream servers would leak internal names.
 //! NXDOMAIN from dnsmasq would be wrong, and clients would cache it. SERVFAIL is correct, and
