@@ -90,7 +90,8 @@ impl TrafficReading {
         dnsmasq: Option<&DnsmasqReport>,
         now: Now,
     ) -> Self {
-        // In a pod with dnsmasq, clients query dnsmasq, so the plot shows the cache of dnsmasq.
+        // In a pod with dnsmasq, the plot shows the cache of dnsmasq, even if clients query
+        // kubedns.
         let cache = match dnsmasq {
             Some(dnsmasq) => CacheReading::of_dnsmasq(dnsmasq),
             None => kubedns.and_then(|kubedns| CacheReading::of_kubedns(kubedns, now)),

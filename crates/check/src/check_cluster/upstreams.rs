@@ -31,8 +31,8 @@ pub(super) struct RouteUpstream {
     of_kubedns: bool,
     /// The address, with a scheme for TCP and TLS.
     address: String,
-    /// The stub domains; `.` for all other names. Empty if they are unknown, as for an upstream in
-    /// the arguments of dnsmasq.
+    /// The stub domains; `.` for all other names. Empty if they are unknown, as for an upstream
+    /// that dnsmasq's arguments set for certain domains.
     domains: Vec<String>,
     /// Whether the pod considers the upstream usable.
     is_up: bool,

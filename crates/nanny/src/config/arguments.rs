@@ -20,7 +20,7 @@ use self::table::OptionSpec;
 /// number.
 const MAX_SHOWN: usize = 500;
 
-/// One option with its value, under its long name without dashes.
+/// One option with its value, under its long name without the leading dashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct GivenOption {
     name: String,

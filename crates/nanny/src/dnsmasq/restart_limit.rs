@@ -1,5 +1,5 @@
 //! The number of deaths of dnsmasq after which the nanny gives up, and the pauses before restarts.
-//! The end of a dnsmasq that hung counts as a death.
+//! If dnsmasq hangs and the nanny kills it, this counts as a death, too.
 
 use std::collections::VecDeque;
 use std::time::Duration;

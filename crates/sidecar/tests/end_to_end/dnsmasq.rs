@@ -110,7 +110,7 @@ async fn lost_backend_keeps_dnsmasq_healthy() {
     let away = "kubedns_probe_dnsmasq_backend_away";
     assert_eq!(sidecar.metric(away).await, Some(1.0));
 
-    // The backend answers again.
+    // The backend begins to answer.
     there.store(true, Ordering::Relaxed);
     until(&sidecar, "kubedns_probe_dnsmasq_latency_ms_count", 1.0).await;
     assert_eq!(health(&sidecar).await.0, 200);
