@@ -49,8 +49,7 @@ impl RealCluster {
             format!("--initial-cluster=default={}", url(peer)),
             "--unsafe-no-fsync".to_owned(),
         ]);
-        let tokens =
-            "admin,admin,1,system:masters\ndns,system:serviceaccount:kube-system:kube-dns,2\n";
+        let tokens = "admin,admin,1,system:masters\ndns,system:serviceaccount:kube-system:kube-dns,2\ntenant,tenant,3\n";
         std::fs::write(directory.path().join("tokens.csv"), tokens).unwrap();
         let mut cluster = Self {
             directory,
@@ -213,6 +212,7 @@ async fn real_api_server_is_followed() {
         .await;
     kubedns.until_answered(LATE, "A", "10.96.0.8").await;
     kubedns.stop().await;
+    roles_in_namespaces_are_enough(&cluster).await;
     pods_are_found_by_their_address(&cluster).await;
 }
 
@@ -236,6 +236,53 @@ async fn check_shows_stock_role(config: String, kubedns: &Kubedns) {
     ] {
         check::assert_says(&checks, outcome, start, detail);
     }
+}
+
+/// Gives the user `tenant` a Role in two namespaces, and checks that it is enough for kubedns and
+/// `check cluster` with `--namespaces`.
+async fn roles_in_namespaces_are_enough(cluster: &RealCluster) {
+    let verbs = ["list", "watch"];
+    let rules = json!([
+        {"apiGroups": [""], "resources": ["services"], "verbs": verbs},
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": verbs},
+    ]);
+    let api = "rbac.authorization.k8s.io";
+    for namespace in ["default", "apps"] {
+        let metadata = json!({"namespace": namespace, "name": "dns"});
+        let role = json!({
+            "apiVersion": format!("{api}/v1"), "kind": "Role", "metadata": metadata, "rules": rules,
+        });
+        let binding = json!({
+            "apiVersion": format!("{api}/v1"), "kind": "RoleBinding", "metadata": metadata,
+            "subjects": [{"apiGroup": api, "kind": "User", "name": "tenant"}],
+            "roleRef": {"apiGroup": api, "kind": "Role", "name": "dns"},
+        });
+        let path = format!("/apis/{api}/v1/namespaces/{namespace}");
+        cluster.create(&format!("{path}/roles"), &role).await;
+        cluster
+            .create(&format!("{path}/rolebindings"), &binding)
+            .await;
+    }
+
+    let config = format!("--kubecfg-file={}", cluster.kubeconfig("tenant").display());
+    let namespaces = "--namespaces=default,apps".to_owned();
+    let kubedns = Kubedns::start_with(&[&config, &namespaces], &[]).await;
+    kubedns.until_ready().await;
+    kubedns.until_answered(WEB, "A", "10.96.0.7").await;
+
+    let words = [
+        config,
+        format!("--server=http://{}", kubedns.status),
+        format!("--dns={}", kubedns.dns),
+    ];
+    let (_, checks) = check::check(&words).await;
+    let line = "services cannot be listed";
+    check::assert_says(&checks, "failed", line, "at the cluster scope");
+    let (_, checks) = check::check(&[&words[..], &[namespaces]].concat()).await;
+    for line in ["services can be listed", "endpointslices can be listed"] {
+        check::assert_says(&checks, "passed", line, "");
+    }
+    kubedns.stop().await;
 }
 
 async fn pods_are_found_by_their_address(cluster: &RealCluster) {
