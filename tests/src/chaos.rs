@@ -121,7 +121,7 @@ impl Rig {
 
     /// Stores an object.
     pub fn set(&self, object: Value) {
-        self.cluster.set(object).expect("the object can be stored");
+        self.cluster.set(object).expect("the object must be stored");
     }
 
     /// Replaces the data of the pod's `ConfigMap`.
@@ -196,7 +196,7 @@ fn loaded_cluster() -> Cluster {
     let cluster = Cluster::start();
     cluster
         .load(&objects())
-        .expect("the objects of the cluster can be stored");
+        .expect("the objects of the cluster must be stored");
     cluster
 }
 

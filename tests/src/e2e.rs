@@ -93,9 +93,9 @@ impl Pod {
         args: &[&str],
         environment: &[(&'static str, String)],
     ) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let directory = tempfile::tempdir().expect("a temporary directory must be made");
         let kubeconfig = write_kubeconfig(directory.path(), api, &json!({}))
-            .expect("the kubeconfig can be written");
+            .expect("the kubeconfig must be written");
         let upstreams: Vec<String> = upstreams.iter().map(SocketAddr::to_string).collect();
         let nameservers = format!("--nameservers={}", upstreams.join(","));
         let own = [
@@ -113,7 +113,7 @@ impl Pod {
         args: impl Iterator<Item = &'a OsStr>,
         environment: &[(&'static str, String)],
     ) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let directory = tempfile::tempdir().expect("a temporary directory must be made");
         let status_file = directory.path().join("status.json");
         let program = Program::named("localpod");
         let program = environment
@@ -148,7 +148,7 @@ impl Pod {
     /// Reads the status file.
     pub fn status(&self) -> StatusFile {
         read_status(&self.directory.path().join("status.json"))
-            .expect("the status file of localpod can be read")
+            .expect("the status file of localpod must be read")
     }
 
     /// The process ID of a container. Waits while the container restarts.

@@ -73,8 +73,8 @@ impl Lab {
         let metrics = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let env = vec![("PROMETHEUS_PORT", metrics.port().to_string())];
         let mut server = Server::start(&Target::Ours(Vec::new()), all, env);
-        server.answers().await.expect("the server answers");
-        server.ready().await.expect("the server gets ready");
+        server.answers().await.expect("the server must answer");
+        server.ready().await.expect("the server must get ready");
         Self {
             upstream,
             cluster,
@@ -104,11 +104,11 @@ impl Lab {
         self.markers
             .follow(&object, &self.cluster, &mut self.server)
             .await
-            .expect("the object is applied");
+            .expect("the object must be applied");
         self.markers
             .remove(&self.cluster, &mut self.server)
             .await
-            .expect("the markers are removed");
+            .expect("the markers must be removed");
     }
 
     /// Adds or changes many Services and Endpoints, and waits until kubedns has applied them all.
@@ -119,15 +119,15 @@ impl Lab {
         self.markers
             .services(&self.cluster, &mut self.server)
             .await
-            .expect("the Services are applied");
+            .expect("the Services must be applied");
         self.markers
             .endpoints(&self.cluster, &mut self.server)
             .await
-            .expect("the Endpoints are applied");
+            .expect("the Endpoints must be applied");
         self.markers
             .remove(&self.cluster, &mut self.server)
             .await
-            .expect("the markers are removed");
+            .expect("the markers must be removed");
     }
 
     /// Sends a query over UDP, with an EDNS payload size of 65535 octets.

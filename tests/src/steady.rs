@@ -127,7 +127,7 @@ impl Steady {
             .join_next()
             .await
             .expect("the client must have a task")
-            .expect("the client does not panic");
+            .expect("the client must not panic");
         self.shared.ledger.lock().report()
     }
 }

@@ -24,7 +24,7 @@ async fn agrees(target: Target, mode: Mode) {
     let filter = std::env::var("CONFORMANCE").unwrap_or_default();
     let report = run(target, mode, &filter)
         .await
-        .expect("every scenario can be played");
+        .expect("every scenario must be played");
     println!("{report}");
     assert!(
         report.asked() > 0,

@@ -55,7 +55,7 @@ fn images_contain_their_licences() {
     let output = std::process::Command::new(repository().join("images/licences"))
         .arg("sidecar")
         .output();
-    let output = output.expect("images/licences can be run");
+    let output = output.expect("images/licences must run");
     assert!(
         output.status.success(),
         "{}",

@@ -49,7 +49,7 @@ pub struct ServiceRecords {
     pub pointers: Vec<(IpAddr, Pointer)>,
 }
 
-/// The entry of an ExternalName Service at the name of its namespace.
+/// The entry of an ExternalName Service, directly below the name of its namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternalName {
     /// The target name, or the address if `spec.externalName` is an address.

@@ -91,7 +91,7 @@ pub struct EtcdFeed<S> {
 enum SessionFailure {
     #[error(transparent)]
     Client(#[from] ClientError),
-    #[error("reading the certificates and the password times out")]
+    #[error("timed out while reading the certificates and the password")]
     Hangs,
     #[error("the history since revision {0} is compacted")]
     Compacted(u64),

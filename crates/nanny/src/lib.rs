@@ -13,9 +13,9 @@
 //! * [`report`]: the events of the nanny, as a status document and as metrics.
 //! * [`state_dir`]: the directory of the servers file and the status file.
 //!
-//! After an edit, dnsmasq reads its servers again from a file and empties its cache. If no such
-//! file can be used, the nanny restarts dnsmasq (see [`dnsmasq::launch`]). A rejected edit has no
-//! effect.
+//! After an edit of the configuration, dnsmasq reads its servers again from the servers file and
+//! empties its cache. If no such file can be used, the nanny restarts dnsmasq (see
+//! [`dnsmasq::launch`]). A rejected edit has no effect.
 
 /// The configuration of dnsmasq: its settings, and the servers derived from them.
 ///

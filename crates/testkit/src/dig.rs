@@ -87,7 +87,7 @@ pub fn opt(edns: &Edns) -> String {
         text.push_str(", do");
     }
     for (code, value) in &edns.options {
-        write!(text, ", option {code} {}", hex(value)).expect("a String takes any text");
+        write!(text, ", option {code} {}", hex(value)).expect("a String must take any text");
     }
     text
 }

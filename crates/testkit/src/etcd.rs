@@ -105,7 +105,7 @@ impl Etcd {
 
     /// Deletes the data. etcd must be stopped first.
     pub fn forget(&mut self) {
-        std::fs::remove_dir_all(self.data.path().join("data")).expect("the data can be deleted");
+        std::fs::remove_dir_all(self.data.path().join("data")).expect("the data must be deleted");
     }
 
     /// Sets a key.

@@ -7,7 +7,7 @@ pub fn hex(octets: &[u8]) -> String {
     octets.iter().fold(
         String::with_capacity(octets.len() * 2),
         |mut text, octet| {
-            write!(text, "{octet:02x}").expect("a String takes any text");
+            write!(text, "{octet:02x}").expect("a String must take any text");
             text
         },
     )

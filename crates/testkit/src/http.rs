@@ -107,7 +107,7 @@ impl ScriptedHttp {
             .expect("a port must be free");
         let address = listener
             .local_addr()
-            .expect("a bound socket has an address");
+            .expect("a bound socket must have an address");
         let requests = Arc::<Mutex<Vec<String>>>::default();
         let heads = Arc::clone(&requests);
         let mut task = JoinSet::new();

@@ -87,7 +87,7 @@ impl Kubectl {
         }
         let ended = timeout(PATIENCE, child.wait_with_output()).await;
         ended
-            .expect("kubectl ends in time")
-            .expect("kubectl can be waited for")
+            .expect("kubectl must end in time")
+            .expect("kubectl must be waited for")
     }
 }

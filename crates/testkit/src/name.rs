@@ -61,7 +61,7 @@ pub(crate) fn read(decoder: &mut BinDecoder<'_>) -> Result<String, DecodeError> 
     let name = Name::read(decoder)?;
     let mut labels = Vec::with_capacity(name.len());
     for label in &name {
-        labels.push(u8::try_from(label.len()).expect("a label has at most 63 octets"));
+        labels.push(u8::try_from(label.len()).expect("a label must have at most 63 octets"));
         labels.extend(label);
     }
     Ok(wire::name::to_text(&labels))

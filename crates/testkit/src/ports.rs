@@ -51,7 +51,7 @@ impl Reserved {
             let block = (begin + step) % BLOCKS;
             Some((block, reserve(block)?))
         });
-        let (block, name) = free.expect("some block is not in use");
+        let (block, name) = free.expect("some block must be free");
         let first = FIRST + block * BLOCK;
         self.unused = first..first + BLOCK;
         self.blocks.push(name);

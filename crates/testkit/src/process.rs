@@ -301,7 +301,7 @@ impl Process {
 
     /// The exit status, if the process has ended.
     pub fn exited(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().expect("a child can be waited for")
+        self.child.try_wait().expect("a child must be waited for")
     }
 
     /// Sends a signal.
@@ -314,7 +314,7 @@ impl Process {
     pub async fn wait(&mut self, patience: Duration) -> ExitStatus {
         let child = &mut self.child;
         let status = eventually(patience, || {
-            let status = child.try_wait().expect("a child can be waited for");
+            let status = child.try_wait().expect("a child must be waited for");
             async move { status }
         })
         .await;
@@ -330,7 +330,7 @@ impl Process {
 
     fn drain(&mut self) {
         for reader in self.readers.drain(..) {
-            reader.join().expect("a reader does not panic");
+            reader.join().expect("a reader must not panic");
         }
     }
 }

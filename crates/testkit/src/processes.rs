@@ -104,7 +104,7 @@ pub fn forget_peak(pid: Pid) -> std::io::Result<()> {
 /// Number of datagrams that the kernel dropped at the IPv4 sockets on this port, usually because a
 /// receive buffer was full.
 pub fn udp_drops(port: u16) -> u64 {
-    let table = fs::read_to_string("/proc/net/udp").expect("/proc is there");
+    let table = fs::read_to_string("/proc/net/udp").expect("/proc must exist");
     let sockets = table
         .lines()
         .skip(1)
@@ -118,7 +118,7 @@ pub fn udp_drops(port: u16) -> u64 {
 }
 
 fn all() -> Vec<Pid> {
-    let entries = fs::read_dir("/proc").expect("/proc is there").flatten();
+    let entries = fs::read_dir("/proc").expect("/proc must exist").flatten();
     entries
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect()

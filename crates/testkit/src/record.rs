@@ -166,7 +166,7 @@ fn quoted(string: &[u8]) -> String {
         match octet {
             b'"' | b'\\' => text.extend(['\\', char::from(*octet)]),
             0x20..=0x7e => text.push(char::from(*octet)),
-            _ => write!(text, "\\{octet:03}").expect("a String takes any text"),
+            _ => write!(text, "\\{octet:03}").expect("a String must take any text"),
         }
     }
     text.push('"');

@@ -24,7 +24,7 @@ impl Reply {
         let (read, _) = Message::read(query);
         let question = read.questions.first().map_or_else(Vec::new, |question| {
             let mut wire =
-                name::to_wire(&question.name).expect("a name that was just read is valid");
+                name::to_wire(&question.name).expect("a name that was just read must be valid");
             wire.extend(question.rtype.to_be_bytes());
             wire.extend(question.class.to_be_bytes());
             wire
@@ -151,5 +151,5 @@ impl Reply {
 }
 
 fn record_count(records: &[Vec<u8>]) -> u16 {
-    u16::try_from(records.len()).expect("a section has fewer than 65536 records")
+    u16::try_from(records.len()).expect("a section must have fewer than 65536 records")
 }

@@ -93,7 +93,7 @@ impl Gate {
             .unwrap_or_else(|error| panic!("cannot listen on TCP {address}: {error}"));
         let address = listener
             .local_addr()
-            .expect("a bound socket has an address");
+            .expect("a bound socket must have an address");
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();

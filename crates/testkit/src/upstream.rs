@@ -146,7 +146,9 @@ impl Upstream {
     pub async fn start(handler: impl Handler) -> Self {
         for _ in 0..100 {
             let udp = bind_udp((Ipv4Addr::LOCALHOST, 0).into()).await;
-            let addr = udp.local_addr().expect("a bound socket has an address");
+            let addr = udp
+                .local_addr()
+                .expect("a bound socket must have an address");
             if let Ok(tcp) = TcpListener::bind(addr).await {
                 return Self::run(udp, Some(tcp), Shared::new(handler));
             }
@@ -172,7 +174,9 @@ impl Upstream {
     /// Starts a server on a given address.
     pub async fn start_on(addr: SocketAddr, handler: impl Handler) -> Self {
         let udp = bind_udp(addr).await;
-        let addr = udp.local_addr().expect("a bound socket has an address");
+        let addr = udp
+            .local_addr()
+            .expect("a bound socket must have an address");
         let tcp = TcpListener::bind(addr)
             .await
             .unwrap_or_else(|error| panic!("cannot listen on TCP {addr}: {error}"));
@@ -186,7 +190,9 @@ impl Upstream {
     }
 
     fn run(udp: UdpSocket, tcp: Option<TcpListener>, shared: Shared) -> Self {
-        let addr = udp.local_addr().expect("a bound socket has an address");
+        let addr = udp
+            .local_addr()
+            .expect("a bound socket must have an address");
         let shared = Arc::new(shared);
         let mut tasks = JoinSet::new();
         tasks.spawn(serve::udp(udp, Arc::clone(&shared)));

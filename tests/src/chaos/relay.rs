@@ -27,8 +27,10 @@ impl Relay {
     /// Starts a relay to `target` on a free port of 127.0.0.1.
     pub async fn start(target: SocketAddr) -> Self {
         let bound = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await;
-        let socket = bound.expect("a socket can be bound to a free port");
-        let addr = socket.local_addr().expect("a bound socket has an address");
+        let socket = bound.expect("a socket must be bound to a free port");
+        let addr = socket
+            .local_addr()
+            .expect("a bound socket must have an address");
         let target = Arc::new(Mutex::new(target));
 
         let mut task = JoinSet::new();

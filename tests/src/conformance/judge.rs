@@ -132,17 +132,29 @@ mod tests {
     fn case(extra: Value) -> Case {
         let mut case =
             json!({"query": {"name": "x.", "type": "A", "class": "IN", "transport": "udp"}});
-        let fields = case.as_object_mut().expect("the JSON is an object");
-        fields.extend(extra.as_object().expect("the JSON is an object").clone());
-        serde_json::from_value(case).expect("the JSON is a case")
+        let fields = case.as_object_mut().expect("the JSON must be an object");
+        fields.extend(
+            extra
+                .as_object()
+                .expect("the JSON must be an object")
+                .clone(),
+        );
+        serde_json::from_value(case).expect("the JSON must be a case")
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "called with json!(..)")]
     fn expecting(extra: Value) -> Case {
         let mut response =
             json!({"rcode": "NOERROR", "flags": "qr rd ra", "question": ["x. IN A"]});
-        let fields = response.as_object_mut().expect("the JSON is an object");
-        fields.extend(extra.as_object().expect("the JSON is an object").clone());
+        let fields = response
+            .as_object_mut()
+            .expect("the JSON must be an object");
+        fields.extend(
+            extra
+                .as_object()
+                .expect("the JSON must be an object")
+                .clone(),
+        );
         case(json!({"response": response}))
     }
 

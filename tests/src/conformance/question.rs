@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn question_fields_give_recorded_packet() {
         let mut compared = 0;
-        for scenario in vector::load_all().expect("the vectors can be loaded") {
+        for scenario in vector::load_all().expect("the vectors must be loaded") {
             for question in scenario
                 .steps
                 .iter()
@@ -105,8 +105,12 @@ mod tests {
                 .map(|case| &case.query)
             {
                 if question.wire.is_some() && question.what.is_none() {
-                    let built = question.query().expect("the options are hex").id(0).wire();
-                    let packet = question.packet(0).expect("the packet is hex");
+                    let built = question
+                        .query()
+                        .expect("the options must be hex")
+                        .id(0)
+                        .wire();
+                    let packet = question.packet(0).expect("the packet must be hex");
                     assert_eq!(built, packet, "{}", question.in_words());
                     compared += 1;
                 }

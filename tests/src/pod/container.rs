@@ -90,7 +90,7 @@ impl Container {
 fn rights(pid: u32) -> Rights {
     let read = |name: &str| {
         fs::read_to_string(format!("/proc/{pid}/{name}"))
-            .expect("the files of proc(5) are readable")
+            .expect("the files of proc(5) must be readable")
     };
     let (status, mounts) = (read("status"), read("mountinfo"));
     let fields = |key: &str| -> Vec<String> {
@@ -107,13 +107,13 @@ fn rights(pid: u32) -> Rights {
         fields(key)
             .get(1)
             .and_then(|id| id.parse().ok())
-            .expect("the field has an effective ID")
+            .expect("the field must have an effective ID")
     };
     let set = |key| {
         fields(key)
             .first()
             .and_then(|set| u64::from_str_radix(set, 16).ok())
-            .expect("the field has a set of capabilities")
+            .expect("the field must have a set of capabilities")
     };
     let root = mounts
         .lines()
@@ -122,7 +122,7 @@ fn rights(pid: u32) -> Rights {
     let options = root
         .as_ref()
         .and_then(|line| line.get(5))
-        .expect("a root file system is mounted");
+        .expect("a root file system must be mounted");
     Rights {
         user: (effective("Uid"), effective("Gid")),
         capabilities: [set("CapEff"), set("CapBnd")],

@@ -48,12 +48,12 @@ impl SharedImages {
 
             // Another test may make the images before this test gets the exclusive lock, so the
             // inputs are compared again.
-            lock.unlock().expect("the lock can be released");
+            lock.unlock().expect("the lock must be released");
             lock.lock().expect("the lock must be taken");
             if !are_made_from(&inputs) {
                 make(&inputs);
             }
-            lock.unlock().expect("the lock can be released");
+            lock.unlock().expect("the lock must be released");
         }
     }
 
@@ -134,7 +134,7 @@ fn make(inputs: &str) {
     let work = directory().join("new");
     for directory in [&store, &work] {
         if directory.exists() {
-            fs::remove_dir_all(directory).expect("the directory can be removed");
+            fs::remove_dir_all(directory).expect("the directory must be removed");
         }
     }
     fs::create_dir_all(&work).expect("the directory must be made");
@@ -154,7 +154,7 @@ fn make(inputs: &str) {
             .arg(work.join("root/overlay"))
             .output();
         fs::create_dir_all(&store).expect("the directory must be made");
-        fs::rename(work.join("root"), SharedImages::root()).expect("the storage can be moved");
+        fs::rename(work.join("root"), SharedImages::root()).expect("the storage must be moved");
     });
     fs::write(inputs_file(), inputs).expect("the list of inputs must be written");
 }
@@ -176,7 +176,7 @@ fn build(podman: &Podman, roots: &Path) {
         .args([programs, roots])
         .env("PODMAN", podman.command_line())
         .output()
-        .expect("images/build can be run");
+        .expect("images/build must run");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "images/build: {text}");
 }

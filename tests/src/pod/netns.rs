@@ -87,7 +87,7 @@ pub fn ip(words: &str) {
     let output = Command::new("ip")
         .args(words.split_whitespace())
         .output()
-        .expect("ip can be run");
+        .expect("ip must run");
     assert!(
         output.status.success(),
         "ip {words}: {}",

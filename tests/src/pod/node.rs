@@ -67,7 +67,7 @@ impl Node {
                 });
             })
         };
-        let (store, faults) = told.recv().expect("the servers start");
+        let (store, faults) = told.recv().expect("the servers must start");
         Self {
             store,
             faults,
@@ -121,7 +121,9 @@ fn wire(node: &str, client: &str) {
     // Each network namespace has its own value of this setting. The file has the value of the
     // namespace in which the file is opened.
     let forward = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1");
-    NetNs::named(node).run(forward).expect("the node forwards");
+    NetNs::named(node)
+        .run(forward)
+        .expect("the node must forward");
 }
 
 struct Servers {

@@ -55,7 +55,7 @@ impl PlayedPod {
         let volumes = place.directory().join("volumes").join(name);
         let document = manifest.to_play(&volumes);
         let config_volume = volumes.join(CONFIG);
-        std::fs::create_dir_all(&config_volume).expect("the ConfigMap's volume can be created");
+        std::fs::create_dir_all(&config_volume).expect("the ConfigMap's volume must be created");
         let pod = Self {
             manifest,
             place,
@@ -67,7 +67,7 @@ impl PlayedPod {
 
     fn start(&self, document: &Value) {
         let file = self.place.directory().join("pod.json");
-        std::fs::write(&file, document.to_string()).expect("the pod's document can be written");
+        std::fs::write(&file, document.to_string()).expect("the pod's document must be written");
         self.podman().play(&file, &ADDRESS.to_string());
         let infra = self.podman().run([
             "pod",
@@ -148,8 +148,8 @@ impl PlayedPod {
         self.node()
             .store
             .set(object)
-            .expect("the API server takes a ConfigMap");
-        replace(&self.config_volume, entries).expect("the volume can be written");
+            .expect("the API server must take a ConfigMap");
+        replace(&self.config_volume, entries).expect("the volume must be written");
     }
 
     /// Queries the pod from the client, over UDP and then over TCP. Returns the answer as

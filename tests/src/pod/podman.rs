@@ -95,7 +95,7 @@ impl Podman {
             .args(words)
             .args(args)
             .output()
-            .expect("podman can be run")
+            .expect("podman must run")
     }
 
     /// Selects a container runtime that works, and creates the network.

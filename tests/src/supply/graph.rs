@@ -74,7 +74,7 @@ impl Graph {
             .arg("--manifest-path")
             .arg(crate::repository().join("Cargo.toml"))
             .output()
-            .expect("cargo starts");
+            .expect("cargo must start");
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(
             output.status.success(),

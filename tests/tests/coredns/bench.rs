@@ -29,11 +29,12 @@ impl Cluster {
     /// Makes the records that kubedns has after its first lists, with the flags of the scenario.
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let flags = scenario.flags.iter().map(OsString::from);
-        let options: Options = parse("kube-dns", Style::Pflag, flags).expect("the flags are valid");
+        let options: Options =
+            parse("kube-dns", Style::Pflag, flags).expect("the flags must be valid");
         let published = Arc::new(Published::new(Snapshot::new(
-            options.zone().expect("the flags describe a zone"),
+            options.zone().expect("the flags must describe a zone"),
         )));
-        let scope = options.scope().expect("the flags describe a scope");
+        let scope = options.scope().expect("the flags must describe a scope");
         let mut index =
             Index::with_options(options.index_options(&scope, None), Arc::clone(&published));
         let objects = scenario.objects();
@@ -56,7 +57,7 @@ impl Cluster {
     pub(crate) fn ask(&self, question: &str) -> Option<Response> {
         let (name, rtype) = question
             .split_once(' ')
-            .expect("the question is a name and a type");
+            .expect("the question must be a name and a type");
         let query = Query::new(name, rtype).wire();
         let identity = Identity {
             version: "test".to_owned(),
@@ -125,7 +126,7 @@ fn is_in(scope: &Scope, object: &Value) -> bool {
     let matches = |selector: &str| {
         let (key, value) = selector
             .split_once('=')
-            .expect("the selector has the form KEY=VALUE");
+            .expect("the selector must have the form KEY=VALUE");
         object["metadata"]["labels"][key] == value
     };
     match (
@@ -148,6 +149,6 @@ fn is_in(scope: &Scope, object: &Value) -> bool {
 
 fn slim<T: FromApi>(object: &Value) -> T {
     T::from_api(&object.to_string())
-        .expect("the object is valid")
+        .expect("the object must be valid")
         .object
 }

@@ -183,8 +183,9 @@ fn with_free_ports(corefile: &str, ready: SocketAddr) -> String {
 
 /// Compares an answer with the recorded one. The error has the difference.
 fn judge(case: &Case, found: &Response) -> Result<(), String> {
-    // If a reverse name does not exist, this server has the NXDOMAIN from its upstream, without a
-    // SOA record. The recording was made without an upstream, so its NXDOMAIN has a SOA record.
+    // If a reverse name does not exist, the real CoreDNS returns the NXDOMAIN of its upstream,
+    // which has no SOA record. The recording was made without an upstream, so its NXDOMAIN has a
+    // SOA record.
     let is_forwarded = case.asks.ends_with(".arpa. PTR") && case.response.rcode == "NXDOMAIN";
     if is_forwarded && found.rcode == "NXDOMAIN" && found.authority.is_empty() {
         return Ok(());

@@ -77,7 +77,7 @@ fn deleted_namespace_deletes_its_objects() {
     chosen["spec"]["clusterIP"] = address;
     registry
         .make(&at(Resource::Services, ""), chosen)
-        .expect("the address of the deleted Service is free again");
+        .expect("the address of the deleted Service must be free again");
 }
 
 #[test]

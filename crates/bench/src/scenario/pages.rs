@@ -1,5 +1,5 @@
-//! Measures changes and forwarded queries while clients read `/explain` and `/cache` as fast as
-//! they can, and the memory of kubedns while clients read `/cache` slowly.
+//! Measures the latency of changes and of forwarded queries while clients read `/explain` and
+//! `/cache` as fast as they can, and the memory of kubedns while clients read `/cache` slowly.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -87,7 +87,7 @@ impl RunningEndpoints {
         async move {
             let taking = async {
                 while !wanted(self) {
-                    let event = self.events.recv().await.expect("the feed runs").event;
+                    let event = self.events.recv().await.expect("the feed must run").event;
                     self.take(event);
                 }
             };
@@ -123,7 +123,7 @@ impl RunningEndpoints {
         let (begun, mut sources) = (Instant::now(), Vec::new());
         while let Ok(received) = timeout_at(begun + time, self.events.recv()).await {
             let before = self.in_force();
-            self.take(received.expect("the feed runs").event);
+            self.take(received.expect("the feed must run").event);
             if let Some(source) = self.in_force().filter(|now| Some(*now) != before) {
                 sources.push((source, begun.elapsed()));
             }
@@ -340,7 +340,7 @@ async fn starting_api_server_delays_slices_by_seconds() {
     for (slices, endpoints) in CASES {
         let stub = stub(slices, endpoints, &["10.0.0.1", "fd00::1"]);
         let sources = follow(&stub).pass(10 * MINUTE).await;
-        let (last, at) = *sources.last().expect("a source is in force");
+        let (last, at) = *sources.last().expect("a source must be in force");
         assert_eq!(
             last,
             EndpointsSource::EndpointSlices,

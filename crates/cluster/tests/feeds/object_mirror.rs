@@ -36,7 +36,10 @@ impl<T: FromApi> ObjectMirror<T> {
                 self.objects.insert(key, object);
             }
             Change::RelistDone => {
-                let unseen = self.unseen.take().expect("a list begins before it ends");
+                let unseen = self
+                    .unseen
+                    .take()
+                    .expect("a list must begin before it ends");
                 for key in unseen {
                     self.objects.remove(&key);
                 }

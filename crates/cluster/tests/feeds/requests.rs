@@ -38,8 +38,8 @@ async fn until_listed(feed: &mut RunningFeed<Service>) -> Duration {
     let listed = feed.state.wait_for(|state| state.listed);
     tokio::time::timeout(5 * MINUTE, listed)
         .await
-        .expect("the list ends in time")
-        .expect("the feed runs");
+        .expect("the list must end in time")
+        .expect("the feed must run");
     begun.elapsed()
 }
 
@@ -57,7 +57,8 @@ fn failures(feed: &RunningFeed<Service>) -> Vec<(&'static str, u64)> {
 async fn pass(feed: &mut RunningFeed<Service>, time: Duration) {
     let end = Instant::now() + time;
     while let Ok(received) = tokio::time::timeout_at(end, feed.changes.recv()).await {
-        feed.mirror.apply(received.expect("the feed runs").event);
+        feed.mirror
+            .apply(received.expect("the feed must run").event);
     }
 }
 
@@ -348,8 +349,8 @@ async fn dead_connection_is_noticed_within_minutes() {
         .wait_for(|state| state.phase == FeedPhase::Failing);
     tokio::time::timeout(140 * SECOND, away)
         .await
-        .expect("the dead connection is noticed in time")
-        .expect("the feed runs");
+        .expect("the dead connection must be noticed in time")
+        .expect("the feed must run");
     assert!(!feed.metrics.is_connected(Kind::Service));
     assert_eq!(failures(&feed), [("silent", 1)]);
     sleep(dead.end.saturating_sub(begun.elapsed())).await;
@@ -358,8 +359,8 @@ async fn dead_connection_is_noticed_within_minutes() {
         .wait_for(|state| state.phase == FeedPhase::Following);
     tokio::time::timeout(60 * SECOND, following)
         .await
-        .expect("the feed recovers in time")
-        .expect("the feed runs");
+        .expect("the feed must recover in time")
+        .expect("the feed must run");
     assert_eq!(stub.lists(), 1);
 }
 

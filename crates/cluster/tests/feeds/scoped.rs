@@ -74,7 +74,7 @@ async fn relisted_namespace_leaves_the_others() {
     server
         .faults
         .gap(|store| store.delete(Resource::Services, "a", "one"))
-        .expect("the Service exists");
+        .expect("the Service must exist");
     feed.until_known(&["a/two", "b/three"]).await;
     server.set(service("b", "four"));
     feed.until_known(&["a/two", "b/four", "b/three"]).await;

@@ -158,7 +158,7 @@ fn respond(
     }
     Ok(response
         .body(StreamBody::new(pieces.chain(end).boxed()))
-        .expect("the headers are valid"))
+        .expect("the headers must be valid"))
 }
 
 /// A page of a list. `next` is the token of the next page.

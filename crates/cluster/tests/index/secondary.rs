@@ -47,7 +47,7 @@ fn transfer_records(
     let query = [&[0, 7, 0, 0], counts.as_flattened(), &question, authority].concat();
     let mut stream = transfers
         .begin_stream(&query, CLIENT)
-        .expect("the message is a query");
+        .expect("the message must be a query");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
@@ -117,7 +117,7 @@ impl ZoneCopy {
         .concat();
         let authority = [&[0xc0, 12][..], &fixed, data].concat();
         let mut records = transfer_records(transfers, zone, rtype::IXFR, &authority)
-            .expect("the zone is transferred");
+            .expect("the zone must be transferred");
 
         if let [only] = &records[..] {
             assert_eq!(

@@ -769,7 +769,8 @@ fn world_with_external_zone() -> World {
 /// transferred in a whole zone and as a difference.
 fn assert_transferred(what: &str, edit: &Edit, owner: &str, rtype: u16) {
     let mut world = world_with_external_zone();
-    let zone = holder(&world.view(), owner.trim_end_matches('.')).expect("the name is in a zone");
+    let zone =
+        holder(&world.view(), owner.trim_end_matches('.')).expect("the name must be in a zone");
     let transfers = secondary::start_transfers();
     transfers.update_versions(&world.view(), 3_000_000_000);
     let mut copy = secondary::transfer_whole(&transfers, &zone).unwrap();

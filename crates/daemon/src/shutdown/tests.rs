@@ -23,7 +23,7 @@ fn driven(shutdown: &Shutdown, lameduck: Duration) -> JoinSet<()> {
 async fn soon(token: &CancellationToken) {
     tokio::time::timeout(PATIENCE, token.cancelled())
         .await
-        .expect("the token is cancelled");
+        .expect("the token must be cancelled");
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn three_signals_drain_stop_and_exit() {
     raise(Number::SIGTERM).unwrap();
     tokio::time::timeout(PATIENCE, tasks.join_next())
         .await
-        .expect("the third signal ends the wait")
+        .expect("the third signal must end the wait")
         .unwrap()
         .unwrap();
 }

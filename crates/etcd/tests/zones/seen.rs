@@ -92,8 +92,8 @@ impl SeenFeed {
         let settled = state.wait_for(|state| wanted(state).is_some());
         let settled = tokio::time::timeout(crate::TIMEOUT, settled).await;
         let settled = settled
-            .expect("the state is reached in time")
-            .expect("the feed runs");
+            .expect("the state must be reached in time")
+            .expect("the feed must run");
         wanted(&settled).unwrap()
     }
 

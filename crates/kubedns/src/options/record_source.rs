@@ -22,7 +22,7 @@ pub enum RecordSource {
 pub enum EtcdAloneError {
     /// A flag about records of the cluster.
     #[error(
-        "{0} is about the names of a cluster, and no API server is given; leave {0} out to serve the zones of --etcd-zone alone, or give --kubecfg-file or --kube-master-url"
+        "{0} needs an API server, and none is given; leave {0} out to serve only the zones of --etcd-zone, or give --kubecfg-file or --kube-master-url"
     )]
     OfCluster(&'static str),
     /// A configuration that the API server stores.
@@ -190,7 +190,7 @@ mod tests {
             let error = parse_line(&line).record_source(None).unwrap_err();
             let name = flag.split('=').next().unwrap();
             let expected = format!(
-                "{name} is about the names of a cluster, and no API server is given; leave {name} out to serve the zones of --etcd-zone alone, or give --kubecfg-file or --kube-master-url"
+                "{name} needs an API server, and none is given; leave out {name} to serve only the zones of --etcd-zone, or give --kubecfg-file or --kube-master-url"
             );
             assert_eq!(error.to_string(), expected);
         }

@@ -329,7 +329,7 @@ async fn hung_snapshot_volume_delays_no_answers() {
     };
     tokio::time::timeout(Duration::from_secs(10), serves)
         .await
-        .expect("kubedns serves without the file");
+        .expect("kubedns must serve without the file");
     kubedns.logs("the snapshot file was not read in time").await;
     kubedns.stop().await;
 }
@@ -599,5 +599,5 @@ async fn second_signal_ends_at_once() {
     let kubedns = Kubedns::start(&cluster, &["--lameduck=1h"]).await;
     tokio::time::timeout(Duration::from_secs(20), kubedns.stop())
         .await
-        .expect("the second signal ends the lameduck time");
+        .expect("the second signal must end the lameduck time");
 }

@@ -205,7 +205,7 @@ mod tests {
     async fn late_response_is_not_that_of_next_request() {
         let mut helper = slow_helper();
         let first = helper.send_signal(Signal::SIGHUP).await;
-        assert_eq!(first, Err(Errno::EPERM), "the timeout");
+        assert_eq!(first, Err(Errno::EPERM), "the first request must time out");
         let second = helper.send_signal(Signal::SIGUSR1).await;
         assert_eq!(second, Ok(()));
     }

@@ -327,7 +327,7 @@ impl NannyRig {
     pub(crate) fn dnsmasq(&self) -> Pid {
         let pid = self.status()["dnsmasq"]["pid"]
             .as_i64()
-            .expect("dnsmasq runs");
+            .expect("dnsmasq must run");
         Pid::from_raw(i32::try_from(pid).unwrap())
     }
 

@@ -1,4 +1,4 @@
-//! Words and numbers for people.
+//! Formats routes, network errors, durations and numbers as text for the page.
 
 /// Words for the names that a route serves. `route` is a stub domain, or `.` for the names outside
 /// all stub domains.

@@ -45,8 +45,8 @@ async fn document(chromium: &Path, url: &str, seconds: u32) -> String {
         .kill_on_drop(true);
     let output = tokio::time::timeout(PATIENCE, command.output())
         .await
-        .expect("the browser ends in time");
-    let output = output.expect("the browser runs");
+        .expect("the browser must end in time");
+    let output = output.expect("the browser must run");
 
     let log = String::from_utf8_lossy(&output.stderr);
     // The console also shows failed requests. They are not errors of the script.

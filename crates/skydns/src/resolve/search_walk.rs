@@ -386,7 +386,8 @@ impl CandidateResponse {
             return true;
         }
 
-        // The alias alone answers a CNAME query. For A and AAAA, the records may still be missing.
+        // For a CNAME query, the added CNAME is the whole answer. For A and AAAA, the answer is
+        // negative unless the response also has records.
         let is_negative = copier.writer.record_count(Section::Answer) == 0
             || message.header().counts[1] == 0 && query.qtype != rtype::CNAME;
         if is_negative && !copier.copy_soa(&message) {

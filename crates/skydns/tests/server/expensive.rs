@@ -159,7 +159,7 @@ async fn expensive_query_of_other_host_has_turn() {
     drop(flood);
     tokio::time::timeout(Duration::from_secs(20), server.stop())
         .await
-        .expect("the server stops in time");
+        .expect("the server must stop in time");
 }
 
 /// If the walk of a search list reaches an expensive name, the query needs a place in the queue. If

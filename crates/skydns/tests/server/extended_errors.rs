@@ -237,7 +237,7 @@ async fn extended_error_names_cause() {
         .flatten();
     let mut checks: tokio::task::JoinSet<()> = cases.map(check_case).collect();
     while let Some(checked) = checks.join_next().await {
-        checked.expect("every case passes");
+        checked.expect("every case must pass");
     }
 }
 

@@ -15,7 +15,7 @@ fn scenario() -> Scenario {
         json!({"name": "ask", "events": [], "queries": [{"query": query, "response": response}]});
     let scenario = json!({"format": 1, "scenario": "s", "category": "c", "about": "", "domain": "d.", "flags": [],
         "initial": [], "steps": [step]});
-    serde_json::from_value(scenario).expect("the JSON is a scenario")
+    serde_json::from_value(scenario).expect("the JSON must be a scenario")
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "called with json!(..)")]
@@ -23,10 +23,15 @@ fn difference(id: &str, when: &str, extra: Value) -> Difference {
     let mut fields = json!({"title": "t", "subject": "answers", "short": "s.", "when": when, "kube-dns": "k", "ours": "o", "why": "w"});
     fields
         .as_object_mut()
-        .expect("the JSON is an object")
-        .extend(extra.as_object().expect("the JSON is an object").clone());
+        .expect("the JSON must be an object")
+        .extend(
+            extra
+                .as_object()
+                .expect("the JSON must be an object")
+                .clone(),
+        );
     let mut difference: Difference =
-        serde_json::from_value(fields).expect("the JSON is a difference");
+        serde_json::from_value(fields).expect("the JSON must be a difference");
     id.clone_into(&mut difference.id);
     difference
 }
@@ -43,18 +48,19 @@ fn load(all: Vec<Difference>) -> Result<Differences, String> {
 
 #[test]
 fn committed_differences_fit_the_vectors() {
-    let scenarios = vector::load_all().expect("the vectors can be loaded");
-    Differences::load(&scenarios).expect("the differences can be loaded");
+    let scenarios = vector::load_all().expect("the vectors must be loaded");
+    Differences::load(&scenarios).expect("the differences must be loaded");
 }
 
 #[test]
 fn differences_page_matches_its_data() {
-    let scenarios = vector::load_all().expect("the vectors can be loaded");
-    let page = page::render(&Differences::load(&scenarios).expect("the differences can be loaded"));
+    let scenarios = vector::load_all().expect("the vectors must be loaded");
+    let page =
+        page::render(&Differences::load(&scenarios).expect("the differences must be loaded"));
     if std::env::var_os("UPDATE_DIFFERENCES_PAGE").is_some() {
-        std::fs::write(page::path(), &page).expect("the page can be written");
+        std::fs::write(page::path(), &page).expect("the page must be written");
     }
-    let written = std::fs::read_to_string(page::path()).expect("docs/differences.md can be read");
+    let written = std::fs::read_to_string(page::path()).expect("docs/differences.md must be read");
     let differing = written
         .lines()
         .zip(page.lines())
@@ -67,8 +73,8 @@ fn differences_page_matches_its_data() {
 
 #[test]
 fn differences_have_anchor_and_sentence() {
-    let all = Differences::load(&vector::load_all().expect("the vectors can be loaded"))
-        .expect("the differences can be loaded");
+    let all = Differences::load(&vector::load_all().expect("the vectors must be loaded"))
+        .expect("the differences must be loaded");
     let mut anchors = Page::parse(&page::render(&all)).anchors;
     let count = anchors.len();
     anchors.sort();
@@ -88,7 +94,7 @@ fn answer_plus_edit_is_expected() {
     let nodata = difference("nodata", "strict", answers(0, "x. A", "NOERROR"));
     let flags = difference("flags", "strict", json!({"edit": "negative-flags"}));
     let opt = difference("opt", "always", json!({"edit": "answer-opt"}));
-    let all = load(vec![flags, nodata, opt]).expect("the differences fit the scenario");
+    let all = load(vec![flags, nodata, opt]).expect("the differences must fit the scenario");
     let scenario = scenario();
     let case = &scenario.steps[0].queries[0];
     let summary = |mode| {
@@ -115,7 +121,7 @@ fn answer_plus_edit_is_expected() {
         "strict",
         json!({"edit": "negative-flags"}),
     )])
-    .expect("the difference fits the scenario");
+    .expect("the difference must fit the scenario");
     let expected = flags_only.expected(Mode::Strict, "s", 0, 0, case);
     let expected_flags = (expected.responses[0].flags.as_str(), expected.because.len());
     assert_eq!(expected_flags, ("qr aa rd ra", 1));
@@ -149,6 +155,6 @@ fn misplaced_difference_is_rejected() {
         assert_eq!(error, expected, "{name}");
     }
     let twice = ["a", "b"].map(|id| difference(id, "always", answers(0, "x. A", "NOERROR")));
-    let error = load(twice.into()).expect_err("twice");
+    let error = load(twice.into()).expect_err("a repeated answer must be rejected");
     assert_eq!(error, "b and a both list s 0.0 x. A");
 }

@@ -25,7 +25,7 @@ pub(super) struct RotatedRecords {
 impl RotatedRecords {
     /// The records of type `qtype` in the answer section; `None` unless there are several such
     /// records, one after the other, of equal length and with equally encoded owners. A compression
-    /// pointer to the owner of such a record then points to the same name in any order.
+    /// pointer to one of these owners then yields the same name, however the records are rotated.
     pub(super) fn of_message(message: &Message<'_>, octets: &[u8], qtype: u16) -> Option<Self> {
         let answers = message.section(Section::Answer);
         let records: Vec<Record<'_>> = answers.filter(|record| record.rtype == qtype).collect();

@@ -51,7 +51,7 @@ struct RefusalResponse {
 }
 
 fn refusal_response(message: &[u8], now: u64) -> RefusalResponse {
-    let refusal = check_query(message, now).expect_err("the query is refused");
+    let refusal = check_query(message, now).expect_err("the query must be refused");
     let mut response = vec![0xff; 3];
     refusal.append_response(message, QUESTION_END, &mut response);
     let response = response.get(3..).unwrap();
