@@ -200,11 +200,11 @@ pub struct TrafficSample {
     pub external: Option<f64>,
     /// Mean latency of the answers to the queries in `cluster`; `None` without answers.
     pub latency_ms: Option<f64>,
-    /// Queries a second that dnsmasq answered without forwarding them. In a pod without dnsmasq:
-    /// queries a second that the cache of kubedns answered.
+    /// Queries per second that dnsmasq answered without forwarding them. In a pod without dnsmasq:
+    /// queries per second that the cache of kubedns answered.
     pub hits: Option<f64>,
-    /// Queries a second that dnsmasq forwarded. In a pod without dnsmasq: queries a second that the
-    /// cache of kubedns did not answer.
+    /// Queries per second that dnsmasq forwarded. In a pod without dnsmasq: queries per second that
+    /// the cache of kubedns did not answer.
     pub misses: Option<f64>,
 }
 

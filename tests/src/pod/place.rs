@@ -1,4 +1,4 @@
-//! The environment of a test with containers: a node, and a podman with our images.
+//! The environment of a test with containers: a node, and a podman instance with our images.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +12,8 @@ use super::podman::Podman;
 /// Number of places that this process has created.
 static PLACES: AtomicU32 = AtomicU32::new(0);
 
-/// A node with a podman. Dropping the place removes all resources of the node and of podman.
+/// A node with its own podman instance. Dropping the place removes all resources of the node and of
+/// podman.
 pub struct Place {
     // The first field is dropped first: the cleanup runs while the node's servers still exist.
     _cleanup: Cleanup,

@@ -385,9 +385,9 @@ fn tried_text(evidence: Evidence<'_>, candidate: &NameCandidate) -> String {
     }
 }
 
-/// The reason why a name of the search does not exist. In `web.apps.default.svc.cluster.local.`,
-/// `apps` stands in the place of a Service, although the user may have meant a namespace. So the
-/// text says what the name would be.
+/// The reason why a name of the search list has no answer. In
+/// `web.apps.default.svc.cluster.local.`, `apps` stands in the place of a Service, although the
+/// user may have meant a namespace. So the text says what the name would be.
 fn tried_reason_text(candidate: &NameCandidate, reason: CodedNote) -> String {
     match &candidate.kind {
         NameKind::Member { key, .. } if reason.code == "no_such_service" => {

@@ -190,7 +190,7 @@ mod tests {
             let error = parse_line(&line).record_source(None).unwrap_err();
             let name = flag.split('=').next().unwrap();
             let expected = format!(
-                "{name} needs an API server, and none is given; leave out {name} to serve only the zones of --etcd-zone, or give --kubecfg-file or --kube-master-url"
+                "{name} needs an API server, and none is given; leave {name} out to serve only the zones of --etcd-zone, or give --kubecfg-file or --kube-master-url"
             );
             assert_eq!(error.to_string(), expected);
         }

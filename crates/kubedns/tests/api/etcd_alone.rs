@@ -318,7 +318,7 @@ async fn zone_alone_is_transferred_and_falls_through() {
 /// Flags that cannot be used if there are zones of etcd but no API server, each with its error.
 const CONTRADICTIONS: &str = "
     --config-map=kube-dns       | --config-map names a ConfigMap of the API server, and no API server is given; use --config-dir
-    --pods=verified             | --pods needs an API server, and none is given; leave out --pods
+    --pods=verified             | --pods needs an API server, and none is given; leave --pods out
     --fallthrough=cluster.local | --fallthrough: no name of skydns.local. is in cluster.local.
     --kubecfg-context=c         | --kubecfg-context needs --kubecfg-file, the file that has the context
 ";

@@ -13,10 +13,10 @@ const SVC: &[u8] = b"\x03svc";
 impl Zone {
     /// The names that a resolver with the usual search list would query, in order. The client has
     /// queried `name` (wire format) instead. The search domains are `<namespace>.svc.<domain>`,
-    /// `svc.<domain>`, the cluster domain `<domain>`, and then the domains of `--search-domains`.
-    /// The name without a search domain comes last. The list is empty for the suffix itself and for
-    /// a namespace directly below the suffix. The result is `None` for names outside the suffix,
-    /// and without `--search-suffix`.
+    /// `svc.<domain>`, the cluster domain `<domain>`, and then the domains of `--search-domains`
+    /// or, without this flag, of resolv.conf. The name without a search domain comes last. The list
+    /// is empty for the suffix itself and for a namespace directly below the suffix. The result is
+    /// `None` for names outside the suffix, and without `--search-suffix`.
     pub fn search_list(&self, name: &[u8]) -> Option<SearchList> {
         let search = self.search.as_deref()?;
         let suffix = search.suffix()?.wire();

@@ -358,7 +358,8 @@ impl UpstreamHealth {
             .is_none_or(|state| state.knows_edns(now))
     }
 
-    /// Whether the upstream has answered a query that had an OPT record.
+    /// Whether the upstream has given a usable answer (NOERROR or NXDOMAIN), and has never shown
+    /// that it does not know EDNS.
     pub(super) fn has_answered_edns(&self, upstream: &Upstream) -> bool {
         let states = self.0.lock();
         states

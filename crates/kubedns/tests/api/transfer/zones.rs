@@ -84,8 +84,8 @@ async fn has_changed(kubedns: &Kubedns, domain: &str, since: &Soa, gone: &[&str]
     .await;
 }
 
-/// SERIAL and EXPIRE of an SOA record, which an IXFR query sends back to the server. EXPIRE shows
-/// kubedns whether its own process made the version with this SERIAL.
+/// SERIAL and EXPIRE of an SOA record, which an IXFR query sends back to the server. Each kubedns
+/// process adds its own random number to EXPIRE, so EXPIRE shows which process made the version.
 struct Soa {
     serial: u32,
     expire: u32,
