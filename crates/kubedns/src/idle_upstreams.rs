@@ -125,7 +125,10 @@ mod tests {
             let mut examined = BTreeSet::new();
             for look in 7..7 + looks {
                 let upstreams = examined_at(look, (0..count).collect());
-                assert!(upstreams.len() <= MAX_PROBED, "{count} at look {look}");
+                assert!(
+                    upstreams.len() <= MAX_PROBED,
+                    "round {look} must examine at most {MAX_PROBED} of {count} upstreams"
+                );
                 examined.extend(upstreams);
             }
             assert_eq!(

@@ -174,7 +174,7 @@ impl<B: Backend> Resolver<B> {
         out: &mut Vec<u8>,
     ) -> AnswerAttempt<B::View> {
         let start = out.len();
-        // No work is done for a client over its limit, but its query gets an answer.
+        // A client over its rate limit gets REFUSED, without a lookup.
         if !self.admits_query(client) {
             let reply = engine::append_rate_refusal(view.zone(), query, out);
             return AnswerAttempt::Answered(sign_reply(signer, start, reply, out));

@@ -1,6 +1,7 @@
 //! Watches of Nodes. While federations are configured, [`NodesFeed`] watches all Nodes to find the
-//! zone and the region of the cluster. Without permission to read Nodes, this feed only retries.
-//! For the preferred zone, [`own_node_feed`] watches the Node that this process runs on.
+//! zone and the region of the cluster. If the API server refuses requests for Nodes, this feed
+//! retries until a request succeeds. For the preferred zone, [`own_node_feed`] watches the Node
+//! that this process runs on.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -19,7 +19,7 @@ pub(super) enum TargetType {
     /// Entries that are marked as mail exchanges. The priority of the entry is the preference of
     /// the MX record.
     MailExchange,
-    /// Entries with addresses.
+    /// NS records, for the entries that have addresses.
     NameServer,
 }
 

@@ -432,8 +432,8 @@ impl RecordCopier<'_, '_, '_> {
                 self.write_alias(name, ttl)?;
                 self.copy_all(answer)
             }
-            // Answers for other types begin with no CNAME, so the records get the query name as
-            // their owner.
+            // Answers for other types do not begin with a CNAME, so the records get the query name
+            // as their owner.
             qtype => {
                 for record in answer.filter(|record| record.rtype == qtype) {
                     self.copy_for_query_name(&record, ttl)?;
