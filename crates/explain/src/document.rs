@@ -342,8 +342,8 @@ pub(crate) struct DnsmasqPath {
     /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache the
     /// answer (`--cache-size=0`, `--no-negcache`, a TTL of 0, SERVFAIL or REFUSED). `None` if the
     /// answer may come from another source, or is a negative answer that dnsmasq caches. Also
-    /// `None` if there are records, but the queries for A and AAAA fail or find only an alias:
-    /// dnsmasq may cache the answers to these queries for different times.
+    /// `None` if there are records, but A and AAAA get SERVFAIL or only an alias: then the time
+    /// depends on the type.
     pub(crate) keeps_seconds: Option<u32>,
 }
 

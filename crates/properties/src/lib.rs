@@ -8,8 +8,7 @@
 //! | property | input |
 //! | --- | --- |
 //! | [`query`] | one octet for records, transport and upstream answers, then a client's message |
-//! | [`search`] | one octet that selects the search list and the query, twelve octets that select
-//! the records, then a name whose last label is the client's namespace |
+//! | [`search`] | one octet for the search list and the query, twelve for the records, then a name whose last label is the client's namespace |
 //! | [`reply`] | three octets that select the query, then a message from an upstream server |
 //! | [`frames`] | one octet that selects the sizes of the pieces, then a stream of messages over TCP or TLS |
 //! | [`config_map`] | a resolv.conf and the values of the `ConfigMap`, separated by zero octets |

@@ -19,11 +19,11 @@ pub(crate) struct ProbeOutcome {
     pub(crate) state: ProbeState,
     /// Latency of the answer that proves health; zero if the server is not healthy.
     pub(crate) latency: Duration,
-    /// Empty when the probed name was answered.
+    /// Empty when the probe got records for the probed name.
     pub(crate) failure: ProbeFailure,
 }
 
-/// The reason why the probed name was not answered.
+/// The reason why the probe got no records for the probed name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProbeFailure {
     /// The error text of kube-dns, which does not contain the RCODE.
@@ -50,8 +50,8 @@ pub(crate) struct Health {
     pub(crate) since: Instant,
     /// The time of the last result, or of the start if there is no result.
     last_at: Instant,
-    /// Number of probes in a row without an answer for the probed name. Such probes count even if
-    /// the server is healthy.
+    /// Number of probes in a row without records for the probed name. Such probes count even if the
+    /// server is healthy.
     pub(crate) failures: u32,
     pub(crate) history: Recent<ProbeResult, MAX_HISTORY>,
 }
@@ -110,8 +110,8 @@ impl Health {
 
     /// The body of `/healthcheck/<label>`.
     pub(crate) fn check_body(&self) -> HealthCheck<'_> {
-        // This body has no error for a healthy server, even if the probed name was not answered.
-        // `/status` shows that error.
+        // This body has no error for a healthy server, even if the probe got no records. `/status`
+        // shows that error.
         if self.last.state.is_healthy() {
             return HealthCheck {
                 is_ok: true,

@@ -316,7 +316,7 @@ fn write_name_text<'t>(wire: &[u8], text: &'t mut [u8; MAX_NAME]) -> &'t [u8] {
     text.get(..length.saturating_sub(1)).unwrap_or_default()
 }
 
-/// The maximum number of watches is open.
+/// The limit on open watches is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{MAX_WATCHES} other readers already follow the queries")]
 pub struct TooManyWatches;

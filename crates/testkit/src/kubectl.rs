@@ -88,6 +88,6 @@ impl Kubectl {
         let ended = timeout(PATIENCE, child.wait_with_output()).await;
         ended
             .expect("kubectl must end in time")
-            .expect("kubectl must be waited for")
+            .expect("kubectl must end with a status")
     }
 }

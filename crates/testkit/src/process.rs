@@ -301,7 +301,9 @@ impl Process {
 
     /// The exit status, if the process has ended.
     pub fn exited(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().expect("a child must be waited for")
+        self.child
+            .try_wait()
+            .expect("the status of a child must be readable")
     }
 
     /// Sends a signal.
@@ -314,7 +316,9 @@ impl Process {
     pub async fn wait(&mut self, patience: Duration) -> ExitStatus {
         let child = &mut self.child;
         let status = eventually(patience, || {
-            let status = child.try_wait().expect("a child must be waited for");
+            let status = child
+                .try_wait()
+                .expect("the status of a child must be readable");
             async move { status }
         })
         .await;

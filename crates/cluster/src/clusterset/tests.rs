@@ -235,7 +235,7 @@ fn names_around_imports_exist_or_not() {
     let answer = said(&published(), name, "A");
     assert_eq!(
         answer, "REFUSED",
-        "names in a zone that is not loaded must be refused"
+        "names in the cluster domain must be refused until the records of the cluster are loaded"
     );
 }
 

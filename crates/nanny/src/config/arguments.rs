@@ -160,7 +160,7 @@ impl DnsmasqArguments {
 
     /// The domains, except reverse zones, that `--server=/domain/address` routes to `server`. If
     /// `server` is kubedns, the nanny resolves names of stub servers in these domains through
-    /// kubedns. By default, the first is the cluster domain.
+    /// kubedns. Without `-kubednsDomain`, the first of these domains is the cluster domain.
     pub fn domains_routed_to(&self, server: Nameserver) -> Vec<String> {
         let mut routed = Vec::new();
         for value in self.server_values() {

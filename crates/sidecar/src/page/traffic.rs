@@ -36,7 +36,7 @@ const QUERIES: TrafficPlot = TrafficPlot {
 };
 
 const LATENCY: TrafficPlot = TrafficPlot {
-    title: "mean time that kubedns takes to answer cluster names",
+    title: "mean time that kubedns takes to answer queries for cluster names",
     unit: "ms",
     lines: &[TrafficLine {
         words: "answers",

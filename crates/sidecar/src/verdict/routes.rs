@@ -109,8 +109,8 @@ fn route_fault(route: &str, servers: &BTreeMap<String, ServerState>) -> Option<P
     let all = servers.len();
     let list = down.join(", ");
 
-    // If all servers for external names are down, the pod is down. If some of them are unproven and
-    // the others down, or if the route is a stub domain, the pod is only degraded.
+    // The pod is down only if all servers for external names are down. Any other fault of a route
+    // leaves the pod degraded.
     let is_external = route == EXTERNAL_NAMES;
     let names = if is_external {
         "external names".to_owned()

@@ -107,7 +107,10 @@ async fn idle_upstream_fault_is_known_soon() {
 
         switch.store(false, Ordering::Relaxed);
         let ended = seconds_until(&subject, address, false, &clock).await;
-        assert!(ended <= BOUND, "{fault:?} ended after {ended} s");
+        assert!(
+            ended <= BOUND,
+            "the end of {fault:?} was found after {ended} s"
+        );
     }
 }
 
