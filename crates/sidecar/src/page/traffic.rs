@@ -1,5 +1,5 @@
-//! Plots of the last few minutes: the rates of queries, the hits and misses of the cache, and the
-//! mean latency. A plot has at most two lines.
+//! Plots of at most the last twenty minutes: the rates of queries, the hits and misses of the
+//! cache, and the mean latency. A plot has at most two lines.
 
 use maud::{Markup, html};
 use reports::sidecar::{SidecarStatus, TrafficSample};
