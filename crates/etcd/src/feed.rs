@@ -99,7 +99,7 @@ enum SessionFailure {
     OtherHistory,
     #[error("the watch was canceled: {0}")]
     Canceled(String),
-    #[error("the watch is not confirmed within {SILENCE:?}")]
+    #[error("the watch was not confirmed within {SILENCE:?}")]
     Unconfirmed,
     #[error("the watch is silent although the zone has changed")]
     MissedChange,

@@ -251,7 +251,7 @@ impl Router {
                 info!(
                     %server,
                     domain = described_domain(domain.as_deref()),
-                    "this server is no longer left out as an address of dnsmasq itself"
+                    "forwarding loop through this server has ended"
                 );
             }
         }

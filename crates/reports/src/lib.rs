@@ -2,7 +2,7 @@
 //!
 //! Each document is declared once, for its writer and for its readers. During a rollout the writer
 //! and the reader may have different versions. So every field may be missing, unknown fields are
-//! ignored, and an unknown value of a state or a kind is read as a default.
+//! ignored, and an unknown state or kind is read as a fallback value of its type.
 //!
 //! * [`finding`]: the kinds of findings about a pod, with level, remedy and runbook. The sidecar's
 //!   `/status`, its page and its metrics, and `kube-dns check cluster` use them.

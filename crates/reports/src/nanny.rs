@@ -100,7 +100,8 @@ pub struct ConfigurationStatus {
     /// The effect of an edit: `reload` or `restart`; `none` when edits are not applied.
     #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
     pub edits_by: NannyOnly<&'static str>,
-    /// The version of the configuration in force: a hash of its values, without the query log.
+    /// The version of the configuration in force: a hash of all its values except the key
+    /// `queryLog`.
     pub version: Option<String>,
     /// The time when that version was loaded.
     pub loaded_at: Option<String>,

@@ -188,7 +188,8 @@ pub struct ProbeResult {
 }
 
 /// The rates of queries in an interval of about ten seconds, calculated from counters. A value is
-/// `None` if one of its counters is missing, was not read again, or began again at zero.
+/// `None` if one of its counters is missing, was not read since the previous sample, or began again
+/// at zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TrafficSample {
@@ -321,7 +322,7 @@ impl ContainerEnd {
     /// The end of the container, as text for people.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Hang => "a hang: requests to it timed out before the restart",
+            Self::Hang => "a hang: requests to the container timed out before the restart",
             Self::Death => "a crash, an error, or a kill, for example because of the memory limit",
         }
     }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// The encoding of a field with octets.
+/// The encoding of a length-delimited field with this content.
 fn octets(number: u8, content: &[u8]) -> Vec<u8> {
     let mut text = vec![number << 3 | 2, u8::try_from(content.len()).unwrap()];
     text.extend_from_slice(content);

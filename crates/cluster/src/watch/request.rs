@@ -35,8 +35,8 @@ pub enum Namespaces {
     /// These namespaces. Each namespace has its own watch of each kind, so a Role in each namespace
     /// is enough.
     Only(Vec<SmolStr>),
-    /// Namespaces whose labels match this selector. The watches cover all namespaces and the
-    /// Namespace objects.
+    /// Namespaces whose labels match this selector. The Namespace objects that match are watched,
+    /// too. Objects of other kinds are watched in all namespaces.
     Selected(String),
 }
 

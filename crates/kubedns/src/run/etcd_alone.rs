@@ -92,6 +92,6 @@ fn log_zones(sources: &[EtcdSource]) {
         .collect();
     tracing::info!(
         zones = zones.join(", "),
-        "no API server is given, serving the zones of etcd alone"
+        "no API server is given, so kubedns serves the zones of etcd without Kubernetes"
     );
 }

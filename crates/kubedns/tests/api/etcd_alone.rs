@@ -238,7 +238,7 @@ async fn pages_alone_need_no_api_server() {
     let kubedns = start_alone(&[&zone_flag(&etcd), "--topology=alone"]).await;
     kubedns.until_ready().await;
     assert_eq!(kubedns.answers(RAILS, "A").await, "192.0.2.1");
-    let alone = "no API server is given, serving the zones of etcd alone zones=\"skydns.local.\"";
+    let alone = "no API server is given, so kubedns serves the zones of etcd without Kubernetes zones=\"skydns.local.\"";
     assert_eq!(kubedns.logged(alone), 1);
     assert_eq!(kubedns.logged("using the API server"), 0);
 

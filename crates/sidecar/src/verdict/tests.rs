@@ -353,7 +353,7 @@ fn repeated_restarts_of_container_are_fault() {
     };
     let text = "container_restarts: the container kubedns was restarted 3 times within ten minutes \
                 (2 \u{d7} a crash, an error, or a kill, for example because of the memory limit; \
-                1 \u{d7} a hang: requests to it timed out before the restart)";
+                1 \u{d7} a hang: requests to the container timed out before the restart)";
     for (ages, expected) in [
         (vec![9, 5, 0], Some(text)),
         (vec![11, 9, 5, 0], Some(text)),
