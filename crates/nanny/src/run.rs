@@ -47,7 +47,8 @@ const CLUSTER_DOMAIN: &str = "cluster.local";
 /// The longest wait for the addresses of stub servers before the first start of dnsmasq. With a
 /// servers file, the nanny does not wait, because servers can be added later without a restart.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
-/// What the nanny's log calls the writer of the query log if dnsmasq does not forward to kubedns.
+/// The name of the writer of the query log, for log lines of the nanny, if dnsmasq does not forward
+/// to kubedns.
 const KUBEDNS: &str = "the kubedns in front of dnsmasq (dnsmasq forwards no names to kubedns)";
 /// Timeout of the lookup of -kubednsServer.
 const LOOKUP: Duration = Duration::from_secs(5);

@@ -10,9 +10,9 @@
 //!
 //! With [`ForwardMode::Kubedns`], or with rules for external names that kubedns applies, the nanny
 //! writes kubedns as the only server into the file, after the lines of the user's own servers file.
-//! If a configured server needs more than plain DNS over UDP, only kubedns can query it. In this
-//! case, the file has the nanny's server that answers SERVFAIL
-//! ([`crate::dnsmasq::servfail_server`]) until kubedns is known to have the same configuration.
+//! If a configured server needs more than plain DNS over UDP, only kubedns can query it. The file
+//! then names kubedns, or the nanny's SERVFAIL server ([`crate::dnsmasq::servfail_server`]) until
+//! kubedns is known to have the same configuration.
 //!
 //! With [`ForwardMode::Kubedns`], the nanny does not pass the user's `--dns-loop-detect` to
 //! dnsmasq.

@@ -11,7 +11,7 @@ async fn run_to_end(flags: &[&str]) -> (i32, Vec<String>) {
     let status = process.wait(PATIENCE).await;
     assert!(process.stdout().is_empty(), "{:?}", process.stdout());
     (
-        status.code().expect("a signal must have ended the sidecar"),
+        status.code().expect("no signal may have ended the sidecar"),
         process.stderr(),
     )
 }
