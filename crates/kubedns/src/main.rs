@@ -11,9 +11,9 @@ fn main() -> ExitCode {
         Some(word) if word == "check" => return check::command(words).print(),
         _ => {}
     }
-    // With `--restart-after-crash`, the child process starts with the arguments of
-    // `daemon::exec::command`. Then `requested` replaces the process with a normal kubedns, and
-    // returns only if that fails. With any other arguments, `requested` returns `None`.
+    // With `--restart-after-crash`, `daemon::exec::command` starts the child. In the child,
+    // `requested` executes kubedns again, and returns only if that fails. In any other process,
+    // `requested` returns `None`.
     if let Some(failed) = daemon::exec::requested(&std::env::args_os().collect::<Vec<_>>()) {
         return failed;
     }

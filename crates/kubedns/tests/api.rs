@@ -1,5 +1,5 @@
-//! Tests of kubedns, most of them with the embedded API server and its faults. Some tests use a real
-//! kube-apiserver or etcd.
+//! Tests of kubedns, most of them with the embedded API server, some of these with injected faults.
+//! Some tests use a real kube-apiserver or etcd.
 
 #[cfg(test)]
 mod api {

@@ -25,7 +25,7 @@ use crate::time::repeat;
 /// The minimum interval between two readings.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// In this time after the sidecar's start, failed readings before the first successful one are not
+/// Time after the sidecar's start in which failed readings before the first successful one are not
 /// counted as errors, because dnsmasq may still be starting.
 const START_TIME: Duration = Duration::from_secs(10);
 

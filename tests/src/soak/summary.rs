@@ -107,7 +107,7 @@ impl fmt::Display for Summary {
         let minutes = self.elapsed.as_secs_f64() / 60.0;
         writeln!(
             f,
-            "The test ran for {minutes:.1} minutes. It made {changes} changes of Services and Endpoints, and {edits} edits of the ConfigMap."
+            "The test ran for {minutes:.1} minutes. It made {changes} changes to Services and Endpoints, and {edits} edits of the ConfigMap."
         )?;
         let mut delays = delays.clone();
         delays.sort_unstable();

@@ -35,7 +35,7 @@ pub(super) trait PackKeyed: Sized {
     /// Takes an object from the front of `from`. The object is stored under `key`.
     fn unpack(key: ObjectKey, from: &mut &[u8]) -> Option<Self>;
 
-    /// The number of addresses in the object.
+    /// The number of cluster IPs of a Service, or of endpoint addresses of any other object.
     fn address_count(&self) -> usize;
 }
 

@@ -82,7 +82,10 @@ async fn expired_version_is_relisted() {
     feed.until(|mirror| mirror.lists == 2).await;
     assert_eq!(feed.mirror.keys(), ["apps/kept", "apps/new"]);
     let deletions = &feed.mirror.deletions;
-    assert_eq!(*deletions, [""; 0], "only the list may show the deletions");
+    assert_eq!(
+        *deletions, [""; 0],
+        "a new list must not send deletion events"
+    );
     assert!(feed.restarts("expired") > 0);
 }
 

@@ -120,8 +120,8 @@ pub struct RouteSources<'a> {
     /// servers or get NXDOMAIN. If a probe of a stub server comes back to dnsmasq, dnsmasq forwards
     /// the probe to the SERVFAIL server.
     pub servfail_server: Nameserver,
-    /// The labels directly before the stub domain in the names of probes, such as `forward-loop.1`.
-    /// `None` if stub servers are not probed.
+    /// The labels directly before the stub domain in the names of probes: `forward-loop` and 16
+    /// random hexadecimal digits. `None` if stub servers are not probed.
     pub probe_label: Option<&'a str>,
     /// The stub servers through which a probe came back to dnsmasq.
     pub stub_loops: &'a BTreeSet<StubServer>,

@@ -363,7 +363,7 @@ fn failing_upstreams_are_listed_twice() {
             "\u{26a0} upstreams that do not answer: 192.0.2.1:53 \u{26a0} upstreams that fail: 192.0.2.2:53",
             "192.0.2.1:53 everything else \u{2717} does not answer, unchanged for 55 s i/o timeout - - 17 2 of 9",
             "192.0.2.2:53 acme.local, beta.local \u{2717} fails, unchanged for 55 s REFUSED for acme.local. SOA - - 17 2 of 9",
-            "192.0.2.3:53 names that the nanny does not report \u{2713} answers, unchanged for 55 s 4.25 ms - 17 0 of 9",
+            "192.0.2.3:53 unknown: the nanny does not report it \u{2713} answers, unchanged for 55 s 4.25 ms - 17 0 of 9",
         ],
     );
     status.dnsmasq.as_mut().unwrap().upstreams.clear();

@@ -82,7 +82,7 @@ fn dnsmasq_row(upstream: &DnsmasqUpstream, is_loop: bool, axes: &PlotAxes, now: 
 
 fn served_names(upstream: &DnsmasqUpstream) -> String {
     if upstream.serves.is_empty() {
-        return "names that the nanny does not report".to_owned();
+        return "unknown: the nanny does not report it".to_owned();
     }
 
     let mut names = Vec::with_capacity(upstream.serves.len());

@@ -59,7 +59,8 @@ pub struct Reply {
 /// The reason for an answer: a rule of the configuration, or too many queries of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerReason {
-    /// A rule of the configuration, for the name itself or for the target of its alias.
+    /// A rule of the configuration, for the query name itself or, if that name is an alias, for its
+    /// target.
     Rule(RuleKey),
     /// The client has sent too many queries a second.
     ClientRate,

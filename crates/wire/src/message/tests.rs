@@ -195,8 +195,8 @@ fn bad_data_is_rejected() {
     ]);
 }
 
-/// The owner name of the second record points to the data of the first record. These data look like
-/// the start of a name whose rest would be the second record itself.
+/// The owner name of the second record points to the data of the first record. Read as a name,
+/// these data would continue into the second record, which begins with the pointer.
 #[test]
 fn name_through_its_own_record_is_rejected() {
     let a = record(1, &[192, 0, 2, 1]);
