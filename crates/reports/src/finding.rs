@@ -172,7 +172,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Pod,
         "not_synced",
         "not-synced",
-        "Read the log of kubedns: it says why the API server gives no lists.",
+        "Read the log of kubedns: it says why the first lists from the API server are not complete.",
     ),
     FindingFacts::down(
         FindingKind::UpstreamsDown,
@@ -242,7 +242,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Configuration,
         "routes_pending",
         "servers-not-delivered",
-        "Remove the cause; the nanny tries again every few seconds.",
+        "Fix the error in the log of the container dnsmasq; the nanny tries again every few seconds.",
     ),
     FindingFacts::degraded(
         FindingKind::ConfigDiffers,
@@ -499,8 +499,8 @@ mod tests {
         assert_eq!(
             written,
             "{\"kind\":\"not_synced\",\"level\":\"down\",\"text\":\"no lists\",\"detail\":\"\",\
-             \"since\":7,\"action\":\"Read the log of kubedns: it says why the API server gives \
-             no lists.\",\"runbook\":\"runbook/not-synced\"}"
+             \"since\":7,\"action\":\"Read the log of kubedns: it says why the first lists \
+             from the API server are not complete.\",\"runbook\":\"runbook/not-synced\"}"
         );
         assert_eq!(
             serde_json::from_str::<PodFinding>(&written).unwrap(),

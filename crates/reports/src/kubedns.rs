@@ -138,7 +138,7 @@ impl fmt::Display for NodeReport {
                 "the DNS pods of all nodes, because not every ready endpoint of the DNS Service has \
                  a hint for a node"
             }
-            None => "unknown servers, because no DNS pod is known to be ready",
+            None => "unknown servers: no DNS pod is known to be ready",
         };
         write!(f, "clients on {} are answered by {servers}", self.name)?;
 

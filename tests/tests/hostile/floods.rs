@@ -274,8 +274,8 @@ async fn descriptor_exhaustion_is_survived() {
     early.send(&ask).await.unwrap();
     early.receive(client::PATIENCE).await.unwrap();
 
-    // At its start, kubedns adapts its maximum number of upstream sockets to the limit. kubedns
-    // does not notice that the limit is lower now, so it can run out of descriptors.
+    // kubedns reads the limit of open files only at its start, so it can run out of descriptors
+    // after the limit is lowered.
     let used = usage(&mut lab).descriptors;
     limit_descriptors(lab.process().id(), used + 8);
     let steady = Steady::start(

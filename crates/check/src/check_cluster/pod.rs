@@ -1,5 +1,5 @@
-//! Checks the readiness of kubedns. The other checks use the sidecar's status. They check its
-//! probes, the nanny, the upstreams and the configuration.
+//! Checks the readiness of kubedns. The other checks use the sidecar's status. They check the
+//! sidecar's probes, the nanny, the upstreams and the configuration.
 
 use futures::future::join_all;
 use reports::finding::{FindingGroup, FindingKind, PodFinding};

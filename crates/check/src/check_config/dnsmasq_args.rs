@@ -159,7 +159,7 @@ pub(super) fn report(arguments: &str) -> Exit {
                 ("no replacement:", text)
             }
         };
-        // An argument may contain control characters, but its text must stay one line.
+        // Control characters of an argument are shown as `?`.
         let argument = argument.replace(char::is_control, "?");
         let _ = writeln!(lines, "{argument}: {said} {text}");
     }

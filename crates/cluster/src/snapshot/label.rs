@@ -1,4 +1,4 @@
-//! Labels that Kubernetes accepts as names of objects.
+//! Validation of the names of Services.
 
 use wire::rfc1123::is_label;
 

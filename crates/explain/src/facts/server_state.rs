@@ -17,9 +17,9 @@ pub struct ServerState {
     pub progress: SyncProgress,
     /// Whether the process is shutting down.
     pub draining: bool,
-    /// The kinds of objects whose watch is not open; empty before the first complete lists.
-    /// kubedns watches either Endpoints or EndpointSlices: the kind that it does not watch is
-    /// included, too.
+    /// Of Services, Endpoints and EndpointSlices, the kinds whose watch is not open; empty before
+    /// the first complete lists. kubedns watches either Endpoints or EndpointSlices: the kind that
+    /// it does not watch is included, too.
     pub lost: Vec<Kind>,
     /// The further zones (etcd, cluster set) whose watch is not open.
     pub lost_zones: Vec<LostZone>,

@@ -8,11 +8,11 @@
 //! | `--server ip#port` per upstream server | | `server=ip#port` |
 //! | `--no-resolv` with upstream servers | `--no-resolv`, always | the servers of resolv.conf, if no upstream servers are configured |
 //!
-//! With [`ForwardMode::Kubedns`], or with rules for external names that kubedns applies, the nanny
-//! writes kubedns as the only server into the file, after the lines of the user's own servers file.
-//! If a configured server needs more than plain DNS over UDP, only kubedns can query it. The file
-//! then names kubedns, or the nanny's SERVFAIL server ([`crate::dnsmasq::servfail_server`]) until
-//! kubedns is known to have the same configuration.
+//! With [`ForwardMode::Kubedns`], or if kubedns applies rules for external names, the nanny writes
+//! kubedns into the file in place of all configured servers. If a configured server needs more than
+//! plain DNS over UDP, only kubedns can query it. The file then names kubedns, or the nanny's
+//! SERVFAIL server ([`crate::dnsmasq::servfail_server`]) until kubedns is known to have the same
+//! configuration.
 //!
 //! With [`ForwardMode::Kubedns`], the nanny does not pass the user's `--dns-loop-detect` to
 //! dnsmasq.

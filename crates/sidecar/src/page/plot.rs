@@ -188,7 +188,10 @@ impl PlotAxes {
         texts
     }
 
-    #[allow(clippy::cast_precision_loss, reason = "minutes on a screen")]
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "a span of minutes, in milliseconds, is far below 2^52"
+    )]
     fn x(&self, at: u64) -> f64 {
         let before = self.now.saturating_sub(at).min(self.span) as f64;
         WIDTH - 4.0 - before / self.span as f64 * (WIDTH - 4.0 - LEFT)

@@ -11,7 +11,9 @@ async fn run_to_end(flags: &[&str]) -> (i32, Vec<String>) {
     let status = process.wait(PATIENCE).await;
     assert!(process.stdout().is_empty(), "{:?}", process.stdout());
     (
-        status.code().expect("no signal may have ended the sidecar"),
+        status
+            .code()
+            .expect("the sidecar must exit by itself, not because of a signal"),
         process.stderr(),
     )
 }

@@ -289,7 +289,7 @@ async fn looping_upstream_is_found() {
     assert_eq!(requests, 0, "loop probes must not count as requests");
 }
 
-/// Only some upstreams are probed at the same time, but all of them are probed.
+/// The number of concurrent loop probes is limited, but every upstream is probed.
 #[tokio::test]
 async fn loop_is_found_behind_many_upstreams() {
     let subject = Subject::new(ForwardLimits::default());

@@ -31,7 +31,7 @@ pub(in crate::status) struct OtherRecords<'a> {
 #[serde(rename_all = "PascalCase")]
 struct ZoneContent<'a> {
     /// Whether the zone has been loaded from at least one of its sources. Before that, queries for
-    /// its names get SERVFAIL.
+    /// its names get SERVFAIL, except for reverse names from etcd.
     loaded: bool,
     names: ZoneNames<'a>,
 }
