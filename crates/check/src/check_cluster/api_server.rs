@@ -34,7 +34,8 @@ const MAX_SERVICES: usize = 500;
 /// Maximum number of requests for one kind at the same time.
 const MAX_REQUESTS: usize = 8;
 /// Advice for a kind that cannot be listed.
-const GRANT_LIST: &str = "If the request is forbidden, grant the ServiceAccount, or the user of the kubeconfig, the verbs list and watch for this kind. If kubedns has the flag --namespaces, run this command with the same \
+const GRANT_LIST: &str = "If the request is forbidden, grant the ServiceAccount, or the user of the kubeconfig, the verbs list \
+                          and watch for this kind. If kubedns has the flag --namespaces, run this command with the same \
                           flag.";
 
 /// Advice for a `ServiceAccount` that has only the role of the stock addon.

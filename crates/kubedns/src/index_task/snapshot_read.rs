@@ -100,7 +100,8 @@ pub(super) async fn content_within(
 mod tests {
     use super::*;
 
-    /// Queries that arrive during `content_within` are not answered before it returns.
+    /// kubedns answers no queries while `content_within` waits, so without a read it must return at
+    /// once.
     #[tokio::test(start_paused = true)]
     async fn start_without_read_does_not_wait() {
         let begun = Instant::now();

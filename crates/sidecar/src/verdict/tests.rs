@@ -513,8 +513,8 @@ fn faults_of_kubedns_and_nanny_are_found() {
 }
 
 /// A stub domain without a usable server: dnsmasq forwards queries for the domain to the nanny's
-/// SERVFAIL server (127.0.0.1:9), and kubedns has no server for the domain. In the case
-/// `one of two`, the domain has a usable server.
+/// SERVFAIL server (127.0.0.1:9), or kubedns has no server for the domain. In the case `one of
+/// two`, the domain has a usable server.
 #[test]
 fn stub_domain_without_server_is_fault() {
     let of_dnsmasq = |servers: &[&str], unresolved: &[&str]| {
