@@ -117,7 +117,8 @@ impl Index {
             outdated: HashMap::default(),
             snapshot,
             external: ExternalServices::default(),
-            // The first publication also shows the zones that have no records yet.
+            // The first call of `publish` always publishes, so that the configured zones exist
+            // before they have records.
             changed: true,
             objects_changed: false,
             objects_unpublished: true,
@@ -159,7 +160,8 @@ impl Index {
 
         let is_switched = self.snapshot.federation.is_some() != federation.is_some();
         self.snapshot.federation = federation;
-        // Without federations, `backed` is empty.
+        // `backed` is filled only while federations are configured, so a switch empties or fills
+        // it.
         if is_switched {
             self.snapshot.backed = treecache::Map::default();
             for key in self.store.keys() {

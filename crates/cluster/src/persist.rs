@@ -238,7 +238,8 @@ impl FileHeader {
             return Err(SnapshotError::Version(shape.version));
         }
 
-        // The other fields are read only now, because they may differ in another version.
+        // The other fields are parsed after the check of the version, because they may differ in
+        // another version.
         let header: Self = serde_json::from_slice(line).map_err(|_| SnapshotError::Foreign)?;
         if header.domain != domain {
             return Err(SnapshotError::Domain {

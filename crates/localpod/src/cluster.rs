@@ -39,7 +39,8 @@ impl Cluster {
     pub(crate) fn embedded(port: u16) -> Result<Self> {
         let url = format!("http://127.0.0.1:{port}");
         let config = Config::new(url.parse().context("cannot make the API server's URL")?);
-        let client = Client::try_from(config).context("cannot make a client of the API server")?;
+        let client =
+            Client::try_from(config).context("cannot create a client for the API server")?;
         Ok(Self {
             access: Access::MasterUrl(url),
             client,

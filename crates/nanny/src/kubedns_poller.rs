@@ -1,5 +1,5 @@
-//! The routes in force in kubedns. kubedns reports them in its answer to the CHAOS TXT query
-//! `routes.kubedns.`.
+//! Polls kubedns for the version of its configuration, its topology, and a hash of its upstreams,
+//! hosts and rules. kubedns reports them in its answer to the CHAOS TXT query `routes.kubedns.`.
 //!
 //! dnsmasq caches the answers of kubedns, and must flush its cache when kubedns changes its
 //! upstreams, hosts or rules. The nanny does not see this change: kubedns may apply an edit of the

@@ -57,7 +57,7 @@ async fn pass_queries_on(socket: Arc<UdpSocket>, target: Arc<Mutex<SocketAddr>>)
     let mut exchanges = JoinSet::new();
     let mut buffer = vec![0; 65_535];
     loop {
-        // An error means that the client of an earlier answer has closed its socket.
+        // A failed receive must not end the relay.
         let Ok((length, client)) = socket.recv_from(&mut buffer).await else {
             continue;
         };

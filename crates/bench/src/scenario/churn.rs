@@ -34,8 +34,8 @@ const STEPS: u32 = 6;
 /// Number of names that are queried during the changes.
 const NAMES: usize = 1000;
 
-/// Measures a quiet period, a large Service that changes every second, and a thousand rolling
-/// Deployments.
+/// Measures a quiet period, a large Service that changes every second, and rolling updates of a
+/// thousand Deployments.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Vec<Churn>> {
     let api = api::start_on_free_port(cluster)?;
     let large = large();

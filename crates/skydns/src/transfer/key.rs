@@ -26,7 +26,7 @@ pub enum ParseTsigKeyError {
     /// The name is not a domain name, or is the root.
     #[error("{0:?} is not a name for a key: expected a domain name other than the root")]
     Name(String),
-    /// The algorithm is unknown or obsolete.
+    /// The algorithm is not one of the accepted algorithms.
     #[error("{0:?} is not an accepted algorithm: expected hmac-sha256, hmac-sha384 or hmac-sha512")]
     Algorithm(String),
     /// The secret is not base64.
