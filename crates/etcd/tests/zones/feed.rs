@@ -343,7 +343,7 @@ async fn hung_password_file_is_failure() {
     tokio::time::advance(READ_TIMEOUT).await;
     tokio::time::resume();
     let failure = seen.until_lost().await;
-    assert!(failure.contains("times out"), "{failure}");
+    assert!(failure.contains("timed out"), "{failure}");
     std::fs::remove_file(&password_file).unwrap();
     std::fs::write(&password_file, "secret").unwrap();
     drop(mount);
