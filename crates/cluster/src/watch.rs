@@ -46,7 +46,9 @@ pub use failure::RequestFailure;
 pub(crate) use failure_log::ApiOutage;
 pub use feed::{CollectionFeed, ReceiverGone};
 pub use metrics::{FeedMetrics, WatchMetrics};
-pub use request::{Collection, Namespaces, Scope, check_list, get_document, list_objects};
+pub use request::{
+    Collection, Namespaces, Scope, check_list, get_document, list_first_page, list_objects,
+};
 pub use scoped::ScopedFeed;
 pub use turns::{ListTurns, ListTurnsFinder};
 

@@ -68,9 +68,9 @@ impl IdleUpstreams {
         let mut ticks = interval_at(Instant::now() + self.period, look_every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
 
-        for look in 0.. {
+        for round in 0.. {
             ticks.tick().await;
-            let upstreams = examined_at(look, self.upstreams());
+            let upstreams = examined_at(round, self.upstreams());
             self.forwarder.probe_idle(&upstreams, idle);
         }
     }
@@ -104,9 +104,9 @@ impl IdleUpstreams {
 
 /// The upstreams that are examined in the given round. Each round continues where the previous
 /// round ended, so that all upstreams get their turn.
-fn examined_at<T>(look: usize, mut upstreams: Vec<T>) -> Vec<T> {
+fn examined_at<T>(round: usize, mut upstreams: Vec<T>) -> Vec<T> {
     if upstreams.len() > MAX_PROBED {
-        let first = look.wrapping_mul(MAX_PROBED) % upstreams.len();
+        let first = round.wrapping_mul(MAX_PROBED) % upstreams.len();
         upstreams.rotate_left(first);
         upstreams.truncate(MAX_PROBED);
     }

@@ -69,16 +69,13 @@ fn soa_text(data: &[u8]) -> Option<String> {
 
 fn strings_text(mut data: &[u8]) -> Option<String> {
     let mut texts = Vec::new();
-    // RDATA of TXT has at least one character-string (RFC 1035, section 3.3.14).
-    if data.is_empty() {
-        return None;
-    }
     while let Some((&len, rest)) = data.split_first() {
         let (text, rest) = rest.split_at_checked(usize::from(len))?;
         texts.push(quoted(text));
         data = rest;
     }
-    Some(texts.join(" "))
+    // RDATA of TXT has at least one character-string (RFC 1035, section 3.3.14).
+    (!texts.is_empty()).then(|| texts.join(" "))
 }
 
 /// A character-string in quotes. Spaces in quotes need no escape.

@@ -137,10 +137,10 @@ async fn play(pod: &str, scene: Scene, prometheus: Option<&Prometheus>) -> Resul
 
     // The test checks only at the start that no alert fires: later, rates over a few minutes still
     // show the previous fault.
-    views.become_well().await?;
+    views.become_healthy().await?;
     views.no_alert_fires().await?;
     for fault in scene.faults {
-        let seen = match views.become_well().await {
+        let seen = match views.become_healthy().await {
             Ok(()) => views.see_fault(*fault).await,
             Err(error) => Err(error),
         };
@@ -196,7 +196,7 @@ impl Views<'_> {
     }
 
     /// Waits until `/status` and `check cluster` call the pod healthy.
-    async fn become_well(&self) -> Result<(), String> {
+    async fn become_healthy(&self) -> Result<(), String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let verdict = self.verdict().await?;

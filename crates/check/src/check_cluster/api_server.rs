@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use cluster::connect::{Access, Connection};
 use cluster::objects::{Kind, ObjectKey, Service, ServiceKind};
-use cluster::watch::{Collection, RequestFailure, Scope, check_list, get_document, list_objects};
+use cluster::watch::{
+    Collection, RequestFailure, Scope, check_list, get_document, list_first_page,
+};
 use dnsconfig::{Config, RawData};
 use futures::future::join_all;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -30,7 +32,7 @@ const CONFIGURATION: &str = "configuration";
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of listed Services, in each namespace of `--namespaces`. The checks look among
 /// them for headless Services and `default/kubernetes`.
-const MAX_SERVICES: usize = 500;
+const MAX_SERVICES: u32 = 500;
 /// Maximum number of requests for one kind at the same time.
 const MAX_REQUESTS: usize = 8;
 /// Advice for a kind that cannot be listed.
@@ -226,9 +228,6 @@ fn collections(options: &Options, kind: Kind) -> Vec<Collection> {
         let (namespace, name) = (&options.config_map_namespace, &options.config_map);
         return vec![Collection::one(kind, namespace, name)];
     }
-    if kind.is_cluster_wide() {
-        return vec![Collection::all(kind)];
-    }
     let scope = Scope {
         namespaces: options.namespaces.served(),
         services: None,
@@ -415,8 +414,9 @@ fn check_of_mistake(name: &str, mistake: &str) -> CheckLine {
 /// The Services that the DNS checks query. A namespace whose Services cannot be listed has none.
 async fn read_services(options: &Options, connection: &Arc<Connection>) -> KnownServices {
     let lists = stream::iter(collections(options, Kind::Service));
-    let lists = lists
-        .map(|collection| list_objects::<Service>(connection, collection, MAX_SERVICES, TIMEOUT));
+    let lists = lists.map(|collection| {
+        list_first_page::<Service>(connection, collection, MAX_SERVICES, TIMEOUT)
+    });
 
     let mut lists = lists.buffered(MAX_REQUESTS);
     let mut known = KnownServices::default();

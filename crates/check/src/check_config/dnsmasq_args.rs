@@ -2,9 +2,9 @@
 //! kube-dns without dnsmasq.
 
 use std::fmt::Write as _;
-use std::net::IpAddr;
 
 use daemon::flags::Exit;
+use wire::Nameserver;
 
 /// Replacement of an option of dnsmasq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -278,8 +278,8 @@ fn text_for_server(value: &str) -> String {
 
 /// Whether a server in the syntax of dnsmasq is kubedns, that is, port 10053 on a loopback address.
 fn is_kubedns(server: &str) -> bool {
-    let address = server.strip_suffix("#10053").map(str::parse::<IpAddr>);
-    matches!(address, Some(Ok(address)) if address.is_loopback())
+    Nameserver::from_dnsmasq(server)
+        .is_some_and(|server| server.ip.is_loopback() && server.port == 10053)
 }
 
 /// Converts a server from the syntax of dnsmasq, in which `#` separates the port, to the syntax of
