@@ -135,20 +135,38 @@ async fn plugin_selects_ready_pod() {
     }
 }
 
+/// The arguments of `kubectl dns check config`, the arguments that the pod gets, and what it reads
+/// from standard input. In the working directory, `check` is a directory and `config` is a file.
+const CONFIGS: &str = "
+    --domain=x.test map.yaml | --domain=x.test -      | kind: ConfigMap
+    map.yaml --corefile      | - --corefile           | kind: ConfigMap
+    config                   | -                      | kind: Config
+    -                        | -                      |
+    /dev/null                | -                      |
+    missing.yaml             | missing.yaml           |
+";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn plugin_sends_local_configmap() {
     let server = RunningApiServer::start(Options::default());
     let directory = mk_directory();
-    fs::write(directory.path().join("map.yaml"), "kind: ConfigMap\n").unwrap();
+    fs::write(directory.path().join("map.yaml"), "kind: ConfigMap").unwrap();
+    fs::write(directory.path().join("config"), "kind: Config").unwrap();
+    fs::create_dir(directory.path().join("check")).unwrap();
 
-    let output = run(
-        &directory,
-        &server,
-        "--pod=a check config --domain=x.test map.yaml",
-    );
-    let exec = "--namespace=kube-system exec --stdin a --container=kubedns -- /kube-dns check config --domain=x.test -\n";
-    let expected = (Some(3), format!("{exec}kind: ConfigMap\n"), String::new());
-    assert_eq!(texts(&output), expected);
+    for [args, exec, stdin] in table::rows(CONFIGS) {
+        let output = run(&directory, &server, &format!("--pod=a check config {args}"));
+        let exec = format!(
+            "--namespace=kube-system exec --stdin a --container=kubedns -- /kube-dns check config {exec}\n"
+        );
+        let expected = (Some(3), format!("{exec}{stdin}"), String::new());
+        assert_eq!(texts(&output), expected, "{args}");
+    }
+
+    fs::remove_file(directory.path().join("config")).unwrap();
+    fs::create_dir(directory.path().join("config")).unwrap();
+    let output = run(&directory, &server, "--pod=a check config map.yaml");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
 }
 
 /// The arguments of `kubectl dns`, and the error that they cause.
