@@ -134,7 +134,7 @@ impl LoopFinder {
                 probes.push(probe);
             }
         }
-        let results = self.forwarder.find_loops(&probes).await;
+        let results = self.forwarder.find_loops(probes).await;
 
         let before = Arc::clone(&self.found.borrow());
         let mut found = Loops::new();

@@ -86,7 +86,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::stream::{self, StreamExt};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -396,26 +396,25 @@ impl Forwarder {
     /// be listening, and must call [`Forwarder::exchange`] for a query that comes back.
     ///
     /// The probe queries `<16 hexadecimal digits>.forward-loop.<domain>`, type TXT.
-    pub async fn find_loops(&self, ways: &[(Upstream, Name)]) -> Vec<Option<bool>> {
-        let mut found = Vec::with_capacity(ways.len());
-        for ways in ways.chunks(MAX_LOOP_PROBES) {
-            let probes = ways
-                .iter()
-                .map(|(upstream, domain)| self.is_in_loop(upstream, domain));
-            found.extend(join_all(probes).await);
-        }
-        found
+    pub async fn find_loops(&self, ways: Vec<(Upstream, Name)>) -> Vec<Option<bool>> {
+        let probes = ways
+            .into_iter()
+            .map(|(upstream, domain)| self.is_in_loop(upstream, domain));
+        stream::iter(probes)
+            .buffered(MAX_LOOP_PROBES)
+            .collect()
+            .await
     }
 
-    async fn is_in_loop(&self, upstream: &Upstream, domain: &Name) -> Option<bool> {
+    async fn is_in_loop(&self, upstream: Upstream, domain: Name) -> Option<bool> {
         let state = &self.state;
-        let probe = state.loops.start_probe(domain)?;
+        let probe = state.loops.start_probe(&domain)?;
         let query = probe.query();
-        let metrics = state.metrics.upstream(upstream);
+        let metrics = state.metrics.upstream(&upstream);
         // The probe is sent like a client's query, but records neither health nor metrics.
         let exchange = UpstreamExchange {
             query: &query,
-            upstream,
+            upstream: &upstream,
             over_tcp: false,
             // An upstream that rejects EDNS would not pass the query on.
             edns: false,

@@ -267,7 +267,7 @@ async fn relay(subject: Subject) -> (SocketAddr, tokio::task::JoinSet<()>) {
 async fn leads_back(subject: &Subject, upstream: SocketAddr, domain: &str) -> Option<bool> {
     subject
         .forwarder
-        .find_loops(&[(upstream.into(), wire::Name::parse(domain).unwrap())])
+        .find_loops(vec![(upstream.into(), wire::Name::parse(domain).unwrap())])
         .await[0]
 }
 
@@ -302,8 +302,8 @@ async fn loop_is_found_behind_many_upstreams() {
     }
     ways.push((looping.into(), wire::Name::parse("test").unwrap()));
 
-    let found = subject.forwarder.find_loops(&ways).await;
-    assert_eq!(found.len(), ways.len());
+    let found = subject.forwarder.find_loops(ways).await;
+    assert_eq!(found.len(), 151);
     let (last, others) = found.split_last().unwrap();
     assert_eq!(*last, Some(true));
     assert!(others.iter().all(|leads_back| *leads_back == Some(false)));
