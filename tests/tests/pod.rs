@@ -301,7 +301,7 @@ fn comes_back(pod: &PlayedPod, name: &str, harmed: &str, harm: impl FnOnce(&Cont
     block_on(eventually(PATIENCE, || async {
         container.pid().is_some_and(|pid| pid != before)
     }));
-    pod.until_well();
+    pod.until_healthy();
     pod.until(
         "kubernetes.default.svc.cluster.local.",
         "A",

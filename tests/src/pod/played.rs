@@ -88,7 +88,7 @@ impl PlayedPod {
                 .unwrap_or_else(|error| panic!("cannot set the sysctl {name}: {error}"));
         }
         self.podman().run(["pod", "start", "kube-dns"]);
-        self.until_well();
+        self.until_healthy();
     }
 
     /// Removes the pod, so that another can start in the same place.
@@ -192,7 +192,7 @@ impl PlayedPod {
     }
 
     /// Waits until all readiness and liveness probes of the manifest succeed.
-    pub fn until_well(&self) {
+    pub fn until_healthy(&self) {
         let mut probes = self.manifest.probes("readinessProbe");
         probes.extend(self.manifest.probes("livenessProbe"));
         let containers = self.manifest.pod.containers.len();

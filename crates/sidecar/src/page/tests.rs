@@ -92,7 +92,7 @@ fn dnsmasq_as_cache_shows_kubedns_servers() {
 }
 
 #[test]
-fn healthy_pod_is_shown_well() {
+fn healthy_pod_is_shown_healthy() {
     let page = page(&good());
     assert!(
         page.starts_with("<!doctype html>")

@@ -111,7 +111,7 @@ async fn policy_permits_only_own_script() {
 
 /// In a pod with only kubedns, the pages do not mention dnsmasq, and no check fails.
 #[tokio::test]
-async fn pod_without_dnsmasq_is_well() {
+async fn pod_without_dnsmasq_is_healthy() {
     let kubedns = says("kubedns_synced 1\n").await;
     let servers = Servers::start().await;
     let probe = servers.probes().remove(0).replace("=good,", "=kubedns,");
