@@ -172,31 +172,33 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
             // TXT records.
             rtype::MX if is_further => self.write_targets(path, TargetType::MailExchange),
             rtype::TXT if is_further => self.write_texts(path),
-            rtype::NS if !self.is_whole_zone() => AnswerStatus::Empty,
+            // A missing name may be a zone that upstreams know.
+            rtype::NS if !self.is_whole_zone() && !self.falls_through() => AnswerStatus::Empty,
             _ => self.status_without_type(path),
         };
 
         // An empty non-terminal gets NODATA only with `--strict-dns` or in a further zone. kube-dns
         // answers NXDOMAIN, and some search lists depend on that NXDOMAIN.
-        if status == AnswerStatus::Missing
-            && self.is_whole_zone()
-            && self.exists_without_records(path)
-        {
+        if status == AnswerStatus::Missing && self.exists_without_records(self.authority, path) {
             return AnswerStatus::Empty;
         }
         status
     }
 
-    /// Whether a name without records exists: a name above an existing name, or the name of the
-    /// name server.
-    fn exists_without_records(&self, path: &[&str]) -> bool {
-        matches!(path, ["dns"] | ["dns", "ns"]) || self.authority.records.has_descendants(path)
+    /// Whether a name without records exists in a zone: a name above an existing name, or the name
+    /// of the name server. kube-dns has no such names.
+    fn exists_without_records(&self, of: Authority<'_>, path: &[&str]) -> bool {
+        of.is_whole_zone(self.view.zone())
+            && (matches!(path, ["dns"] | ["dns", "ns"]) || of.records.has_descendants(path))
     }
 
-    /// Whether the apex and empty non-terminals exist, as in RFC 1034. In kube-dns they get
-    /// NXDOMAIN, except for the SOA of the cluster domain.
     pub(crate) fn is_whole_zone(&self) -> bool {
-        self.view.zone().strict || self.authority.further.is_some()
+        self.authority.is_whole_zone(self.view.zone())
+    }
+
+    /// Whether the looked-up name is forwarded if it does not exist.
+    fn falls_through(&self) -> bool {
+        self.authority.falls_through(self.view.zone(), self.name)
     }
 
     /// Answers for the fixed names of a zone: `dns-version`, and the name server `ns.dns`. `None`

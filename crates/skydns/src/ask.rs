@@ -8,7 +8,8 @@ use wire::{
     Header, Message, Name, PLAIN_UDP, Question, Section, Transport, class, flag, rcode, text,
 };
 
-use crate::backend::View;
+use crate::backend::zones::external_route;
+use crate::backend::{ExternalRoute, View};
 use crate::engine::{self, AnswerReason, EngineOutcome, Identity, PendingAnswer};
 use crate::external::{ExternalAnswer, ExternalAnswers, ExternalQuery, MAX_ROUNDS};
 use crate::external_rules::RuleKey;
@@ -93,11 +94,13 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
     response
 }
 
-/// The rule that answers a query in place of the upstreams.
+/// The rule that answers an external query in place of the upstreams.
 fn rule_for(view: &impl View, question: &ExternalQuery) -> Option<RuleKey> {
     let lower = question.name.to_lowercase();
-    let rule = view.zone().rule_for_query(lower.wire(), question.qtype)?;
-    Some(rule.key)
+    match external_route(view, lower.wire(), question.qtype) {
+        ExternalRoute::Rule(rule) => Some(rule.key),
+        _ => None,
+    }
 }
 
 /// A query as a stub resolver sends it: with RD, without EDNS.

@@ -16,8 +16,8 @@ use wire::{
 };
 
 use self::zones::Zones;
-use crate::external_rules::{ExternalRules, RuleAnswer};
-use crate::own_names::{OwnNames, OwnTarget};
+use crate::external_rules::{ExternalRules, RuleAnswer, RuleKey};
+use crate::own_names::{OwnNames, OwnTarget, is_localhost};
 use crate::record::{NEGATIVE_TTL, ServiceRecord, TTL};
 use crate::search::Search;
 use crate::serial::ZoneSerials;
@@ -196,6 +196,19 @@ pub struct Zone {
     pub serials: Option<Arc<ZoneSerials>>,
 }
 
+/// How a query for an external name is answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ExternalRoute<'a> {
+    /// By a rule of the configuration.
+    Rule(RuleAnswer<'a>),
+    /// With SERVFAIL: the name [must not be forwarded](Zone::must_not_forward).
+    SingleLabel,
+    /// With the loopback addresses, for `localhost` and names below it.
+    Localhost,
+    /// By the upstreams.
+    Forward,
+}
+
 /// The stub domains of a zone.
 #[derive(Debug, Clone, Default)]
 pub struct StubDomains {
@@ -314,11 +327,20 @@ impl Zone {
         self.own_names.as_ref()?.find(name)
     }
 
-    /// The answer of a rule for an external name (wire format, lower case); `None` if no rule
-    /// answers the query.
-    pub fn rule_for_query<'a>(&'a self, name: &'a [u8], qtype: u16) -> Option<RuleAnswer<'a>> {
-        let rules = self.external_rules.as_ref()?;
-        rules.answer_for(name, qtype, self.servers_for(name).1.is_some())
+    /// Returns how a query for an external name (wire format, lower case) is answered.
+    pub(crate) fn external_route<'a>(&'a self, name: &'a [u8], qtype: u16) -> ExternalRoute<'a> {
+        let rules = self.external_rules.as_ref();
+        let rule = rules
+            .and_then(|rules| rules.answer_for(name, qtype, self.servers_for(name).1.is_some()));
+
+        // The rule for denied names also applies to a single-label name, such as `wpad`.
+        match rule {
+            Some(rule) if rule.key == RuleKey::DeniedNames => ExternalRoute::Rule(rule),
+            _ if self.must_not_forward(name) => ExternalRoute::SingleLabel,
+            Some(rule) => ExternalRoute::Rule(rule),
+            None if self.forwards_all && is_localhost(name) => ExternalRoute::Localhost,
+            None => ExternalRoute::Forward,
+        }
     }
 
     /// Whether a rule rejects an upstream's reply for an external name (wire format, lower case) if

@@ -15,14 +15,13 @@ use std::net::IpAddr;
 use wire::{Query, Transport, class, flag, rcode, reverse, rtype};
 
 use crate::answer::{AnswerStatus, AnswerWriter};
-use crate::backend::View;
 use crate::backend::zones::{Authority, is_ours};
+use crate::backend::{ExternalRoute, View};
 use crate::cause::Cause;
 use crate::external::{ExternalAnswers, ExternalQuery};
 use crate::external_rules::RuleKey;
 use crate::search::SearchList;
 
-use self::own_names::is_localhost;
 use self::reply::reply_of_zone;
 pub use self::reply::{AnswerReason, Reply, System};
 pub(crate) use self::reply::{
@@ -448,30 +447,45 @@ impl<'a, V: View> Engine<'a, V> {
         self.query.header.flags & (flag::RD | flag::CD)
     }
 
-    /// Forwards the query, unless a rule of the configuration answers it. A query that [must not be
-    /// forwarded](crate::backend::Zone::must_not_forward) gets SERVFAIL, unless its name is denied.
-    /// With `forwards_all`, `localhost` is answered here.
+    /// Forwards the query of an external name, unless this server answers it.
     fn forward_query(&self, out: &mut Vec<u8>) -> NameProgress {
         let zone = self.view.zone();
         let system = self.system_of_servers();
-        let rule = zone.rule_for_query(self.query.lower(), self.query.qtype);
 
-        // The rule for denied names also applies to a single-label name, such as `wpad`.
-        let is_denied = rule
-            .as_ref()
-            .is_some_and(|rule| rule.key == RuleKey::DeniedNames);
-        if zone.must_not_forward(self.query.lower()) && !is_denied {
-            let reply = append_servfail(zone, self.query, system, &Cause::OneLabel, out);
-            return NameProgress::Reply(reply);
+        match zone.external_route(self.query.lower(), self.query.qtype) {
+            ExternalRoute::Rule(mut rule) => {
+                // NXDOMAIN would also deny the PTR records of the name.
+                if rule.key == RuleKey::BogusPriv && self.may_have_pointers(out) {
+                    rule.rcode = rcode::NOERROR;
+                }
+                let reply = append_rule_answer(zone, self.query, System::Auth, &rule, out);
+                NameProgress::Reply(reply)
+            }
+            ExternalRoute::SingleLabel => {
+                let reply = append_servfail(zone, self.query, system, &Cause::OneLabel, out);
+                NameProgress::Reply(reply)
+            }
+            ExternalRoute::Localhost => self.answer_localhost(out),
+            ExternalRoute::Forward => NameProgress::Pending(PendingAnswer::Forward(system)),
         }
-        if let Some(rule) = rule {
-            let reply = append_rule_answer(zone, self.query, System::Auth, &rule, out);
-            return NameProgress::Reply(reply);
+    }
+
+    /// Whether the query name has PTR records of ours, or may have some: the records are not loaded
+    /// yet. Nothing is added to `out`.
+    fn may_have_pointers(&self, out: &mut Vec<u8>) -> bool {
+        let Some(address) = reverse::address_of_name(self.query.lower()) else {
+            return false;
+        };
+        let own = self.view.zone().own_names.as_deref();
+        if !self.view.has_synced() || own.is_some_and(|own| own.names_of(address).is_some()) {
+            return true;
         }
-        if zone.forwards_all && is_localhost(self.query.lower()) {
-            return self.answer_localhost(out);
-        }
-        NameProgress::Pending(PendingAnswer::Forward(system))
+
+        let start = out.len();
+        let mut answer = self.begin_answer(Authority::cluster(self.view), out);
+        let status = answer.write_pointers(address);
+        out.truncate(start);
+        status != AnswerStatus::Missing
     }
 
     /// Answers with the PTR records of an address of ours. For another address, answers from the

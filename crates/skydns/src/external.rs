@@ -12,6 +12,10 @@ use crate::external_rules::RuleKey;
 /// [`ExternalAnswers::close`].
 pub(crate) const MAX_ROUNDS: usize = 3;
 
+/// Maximum number of external queries in a round. Without a limit, one client query could cause
+/// hundreds of external queries.
+pub(crate) const MAX_QUESTIONS: usize = 32;
+
 /// TTL of all records of a stale answer, in seconds (RFC 8767, section 4).
 pub(crate) const STALE_TTL: u32 = 30;
 
@@ -69,18 +73,24 @@ impl ExternalAnswers {
         }
     }
 
-    /// The answer to a query; `None` if the query must still be sent.
+    /// The answer to a query, if the query was sent.
     pub fn get(&self, question: &ExternalQuery) -> Option<&ExternalAnswer> {
-        let known = self
-            .answers
-            .iter()
-            .find(|(known, _)| known == question)
-            .map(|(_, answer)| answer);
-        // After the last round, no more queries are sent: a query without an answer has failed.
-        known.or(self.closed.then_some(&ExternalAnswer::Failed))
+        let mut answers = self.answers.iter();
+        let (_, answer) = answers.find(|(known, _)| known == question)?;
+        Some(answer)
     }
 
-    /// Ends the lookups. From then on, queries without an answer count as failed.
+    /// Whether the lookups have ended: no further query is sent.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Whether each round had as many queries as it may have.
+    pub(crate) fn is_full(&self) -> bool {
+        self.answers.len() >= MAX_ROUNDS * MAX_QUESTIONS
+    }
+
+    /// Ends the lookups.
     pub fn close(&mut self) {
         self.closed = true;
     }

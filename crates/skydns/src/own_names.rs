@@ -11,15 +11,26 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use foldhash::fast::RandomState;
-use wire::name::{Name, labels};
+use wire::name::{Name, is_within, labels};
 
 use crate::domain_map::{DomainMap, parent};
 
 /// Maximum length of a chain of aliases.
 pub(crate) const MAX_CHAIN: usize = 8;
+/// The addresses of `localhost`. Queries for this name must not be forwarded (RFC 6761, section
+/// 6.3).
+pub(crate) const LOOPBACK: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::LOCALHOST),
+    IpAddr::V6(Ipv6Addr::LOCALHOST),
+];
+
+/// Whether a name (wire format, lower case) is `localhost` or a name below it.
+pub(crate) fn is_localhost(name: &[u8]) -> bool {
+    is_within(name, b"\x09localhost\0")
+}
 
 /// Hosts and aliases, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use crate::backend::zones::{Authority, negative_ttl_limit};
+use crate::backend::zones::{negative_ttl_limit, rule_for_reply};
 use crate::backend::{Backend, View};
 use crate::cause::Cause;
 use crate::client_rates::{ClientRate, ClientRates};
@@ -356,11 +356,7 @@ fn replace_by_rule<V: View>(
 ) -> Option<Reply> {
     let zone = ask.view.zone();
     let message = out.get(start..).unwrap_or_default();
-    let answer = zone.rule_for_reply(message, ask.query.lower())?;
-    // The rules apply to external names only, not to names in our zones that were forwarded.
-    if Authority::of(ask.view, ask.query.lower()).is_some() {
-        return None;
-    }
+    let answer = rule_for_reply(ask.view, message, ask.query.lower())?;
 
     out.truncate(start);
     Some(engine::append_rule_answer(

@@ -163,10 +163,12 @@ fn external_alias_asks_upstream_once() {
 /// external queries.
 #[test]
 fn in_process_answer_takes_equal_rounds() {
-    let targets = (0..200).map(|n| format!("n{n}.outside.test"));
-    let view = Fixed::new(&[]).with_aliases(&["svc", "apps", "many"], targets);
-    let response = skydns::ask(&view, &name("many.apps.svc.cluster.local"), 1);
-    assert_eq!((response.rcode, response.external.len()), (Some(0), 96));
+    for (targets, rcode) in [(96, Some(0)), (97, None)] {
+        let targets = (0..targets).map(|n| format!("n{n}.outside.test"));
+        let view = Fixed::new(&[]).with_aliases(&["svc", "apps", "many"], targets);
+        let response = skydns::ask(&view, &name("many.apps.svc.cluster.local"), 1);
+        assert_eq!((response.rcode, response.external.len()), (rcode, 96));
+    }
 }
 
 /// If an upstream returns an alias of a cluster name, the engine resolves the cluster name itself.

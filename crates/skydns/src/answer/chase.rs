@@ -17,14 +17,10 @@ use wire::{
 use super::lookup::{AddressFamilies, Alias};
 use super::sample::RandomSample;
 use super::{AnswerStatus, AnswerWriter, label_path};
-use crate::backend::View;
-use crate::backend::zones::{Authority, is_ours};
-use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord, STALE_TTL};
-use crate::own_names::{MAX_CHAIN, OwnTarget};
-
-/// Maximum number of external queries for one answer, in each round of external queries. Without a
-/// limit, one client query could cause hundreds of external queries.
-const MAX_QUESTIONS: usize = 32;
+use crate::backend::zones::{Authority, external_route, is_ours};
+use crate::backend::{ExternalRoute, Lookup, View};
+use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord, MAX_QUESTIONS, STALE_TTL};
+use crate::own_names::{LOOPBACK, MAX_CHAIN, OwnTarget};
 
 /// Result of following a name. A name with several aliases has the greatest of their results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -288,7 +284,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         let lower = name.to_lowercase();
         // If another alias has led to this name, its records are already in the message.
         if !walk.done.insert(lower.clone()) {
-            return Ok(ChaseResult::Addresses);
+            let known = walk.dead_ends.get(&lower);
+            return Ok(known.map_or(ChaseResult::Addresses, |dead_end| dead_end.result));
         }
 
         walk.chain.push(lower.clone());
@@ -337,20 +334,31 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
                 self.follow_all(walk, aliases)
             }
             OwnTarget::Addresses(addresses) => {
-                let families = walk.families;
-                let mut reached = ChaseResult::NoData;
-                for address in *addresses {
-                    if families.include(*address) {
-                        self.write_walk_address(walk, name, *address, ttl)?;
-                        reached = ChaseResult::Addresses;
-                    }
-                }
-                Ok(reached)
+                self.follow_host(walk, name, addresses, walk.families)
             }
         }
     }
 
-    /// Writes the addresses of a name in one of our zones.
+    /// Writes the addresses of a host of the configuration, or of `localhost`.
+    fn follow_host(
+        &mut self,
+        walk: &mut AliasWalk<'q>,
+        name: &Name,
+        addresses: &[IpAddr],
+        families: AddressFamilies,
+    ) -> Result<ChaseResult, MessageFull> {
+        let ttl = self.view.zone().ttl();
+        let mut reached = ChaseResult::NoData;
+        for address in addresses {
+            if families.include(*address) {
+                self.write_walk_address(walk, name, *address, ttl)?;
+                reached = ChaseResult::Addresses;
+            }
+        }
+        Ok(reached)
+    }
+
+    /// Writes the addresses of a name in one of our zones. A missing name may fall through.
     fn follow_zone_name(
         &mut self,
         walk: &mut AliasWalk<'q>,
@@ -365,10 +373,13 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             return Ok(ChaseResult::Failed);
         }
         let Some(path) = label_path(relative) else {
-            return Ok(ChaseResult::NoData);
+            return self.follow_missing_name(walk, name, authority);
         };
 
         let content = self.look_up(authority, &path, walk.families);
+        if content.lookup == Lookup::Missing && !self.exists_without_records(authority, &path) {
+            return self.follow_missing_name(walk, name, authority);
+        }
         let addresses = content.addresses.into_shuffled();
         let aliases = content.aliases.into_shuffled();
         let is_cut = addresses.is_cut || aliases.is_cut;
@@ -399,6 +410,20 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         }
     }
 
+    /// Follows a name that does not exist in its zone: upstreams know it if it falls through.
+    fn follow_missing_name(
+        &mut self,
+        walk: &mut AliasWalk<'q>,
+        name: &Name,
+        authority: Authority<'q>,
+    ) -> Result<ChaseResult, MessageFull> {
+        if authority.falls_through(self.view.zone(), name.to_lowercase().wire()) {
+            self.follow_external_name(walk, name)
+        } else {
+            Ok(ChaseResult::NoData)
+        }
+    }
+
     /// Writes an upstream's records of an external name, or adds a query for them to `needs`.
     fn follow_external_name(
         &mut self,
@@ -421,20 +446,37 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         name: &Name,
         qtype: u16,
     ) -> Result<ChaseResult, MessageFull> {
+        let lower = name.to_lowercase();
+        match external_route(self.view, lower.wire(), qtype) {
+            // The external query gets the answer of the rule.
+            ExternalRoute::Rule(_) | ExternalRoute::Forward => {}
+            ExternalRoute::SingleLabel => return Ok(ChaseResult::Failed),
+            ExternalRoute::Localhost => {
+                let families = AddressFamilies::of_type(qtype).unwrap_or(walk.families);
+                return self.follow_host(walk, name, &LOOPBACK, families);
+            }
+        }
+
         let question = ExternalQuery {
             name: name.clone(),
             qtype,
         };
         match self.external.get(&question) {
-            None if !self.may_forward(name) || self.needs.len() == MAX_QUESTIONS => {
+            None if self.external.is_closed() => {
+                self.unanswered = true;
+                // A client would take the addresses of some aliases for those of all aliases.
+                if self.external.is_full() && walk.section == Section::Answer {
+                    self.steps.set(0);
+                }
                 Ok(ChaseResult::Failed)
             }
+            // The result does not matter: the engine discards this message and runs again.
             None => {
+                let is_known = self.needs.contains(&question);
                 // Several aliases may have the same target.
-                if !self.needs.contains(&question) {
+                if !is_known && self.needs.len() < MAX_QUESTIONS {
                     self.needs.push(question);
                 }
-                // The result does not matter: the engine discards this message and runs again.
                 Ok(ChaseResult::Addresses)
             }
             Some(ExternalAnswer::Failed) => {
@@ -500,17 +542,6 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         } else {
             Ok(result)
         }
-    }
-
-    /// Whether an external name may be forwarded. Single-label names are forwarded only to the
-    /// upstreams of a stub domain.
-    fn may_forward(&self, name: &Name) -> bool {
-        if name.label_count() >= 2 {
-            return true;
-        }
-        let lower = name.to_lowercase();
-        let (_, stub_domain) = self.view.zone().servers_for(lower.wire());
-        stub_domain.is_some()
     }
 
     fn is_ours(&self, name: &Name) -> bool {

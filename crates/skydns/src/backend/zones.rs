@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use wire::name::{Name, is_within};
 
-use super::{Records, View, Zone};
+use super::{ExternalRoute, Records, View, Zone};
+use crate::external_rules::RuleAnswer;
 
 /// TTL of the SOA record in the answer section, in seconds. A zone with one TTL for all records
 /// uses that TTL instead.
@@ -180,6 +181,13 @@ impl<'v> Authority<'v> {
         })
     }
 
+    /// Whether the zone answers for its apex and for empty non-terminals as RFC 1034 requires. In
+    /// kube-dns they get NXDOMAIN, except for the SOA of the cluster domain. `zone` is the
+    /// cluster's zone.
+    pub(crate) fn is_whole_zone(&self, zone: &Zone) -> bool {
+        zone.strict || self.further.is_some()
+    }
+
     pub(crate) fn cluster(view: &'v impl View) -> Self {
         Self {
             domain: &view.zone().domain,
@@ -256,6 +264,31 @@ pub(crate) fn negative_ttl_limit(view: &impl View, name: &[u8]) -> Option<u32> {
 
     let authority = Authority::of(view, name)?;
     Some(authority.negative_ttl(zone))
+}
+
+/// Returns how a query for a name that upstreams may know (wire format, lower case) is answered: a
+/// name outside our zones, or a name that falls through. Rules apply only to names outside our
+/// zones.
+pub(crate) fn external_route<'v>(
+    view: &'v impl View,
+    name: &'v [u8],
+    qtype: u16,
+) -> ExternalRoute<'v> {
+    if Authority::of(view, name).is_some() {
+        return ExternalRoute::Forward;
+    }
+    view.zone().external_route(name, qtype)
+}
+
+/// The answer of a rule in place of an upstream's `message` for a name (wire format, lower case);
+/// `None` if the message is passed on. Rules apply only to names outside our zones.
+pub(crate) fn rule_for_reply<'v>(
+    view: &'v impl View,
+    message: &[u8],
+    name: &'v [u8],
+) -> Option<RuleAnswer<'v>> {
+    let rule = view.zone().rule_for_reply(message, name)?;
+    Authority::of(view, name).is_none().then_some(rule)
 }
 
 impl FurtherZone {

@@ -3,9 +3,6 @@
 //! An own name takes precedence over the zone that contains it. The records for an alias may come
 //! from the zone of its target.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-use wire::name::is_within;
 use wire::{Name, rcode, reverse, rtype};
 
 use super::reply::truncation_flag;
@@ -14,19 +11,7 @@ use crate::answer::{AnswerStatus, AnswerWriter};
 use crate::backend::View;
 use crate::backend::zones::Authority;
 use crate::cause::Cause;
-use crate::own_names::{OwnNames, OwnTarget};
-
-/// The addresses of `localhost`. Queries for this name must not be forwarded (RFC 6761, section
-/// 6.3).
-const LOOPBACK: [IpAddr; 2] = [
-    IpAddr::V4(Ipv4Addr::LOCALHOST),
-    IpAddr::V6(Ipv6Addr::LOCALHOST),
-];
-
-/// Whether a name (wire format, lower case) is `localhost` or a name below it.
-pub(super) fn is_localhost(name: &[u8]) -> bool {
-    is_within(name, b"\x09localhost\0")
-}
+use crate::own_names::{LOOPBACK, OwnNames, OwnTarget};
 
 impl<V: View> Engine<'_, V> {
     /// Answers for `localhost`, as dnsmasq does from the hosts file.
@@ -98,23 +83,36 @@ impl<V: View> Engine<'_, V> {
         self.new_reply(System::Reverse, rcode::NOERROR, truncated)
     }
 
-    /// Answers a query for an alias of the configuration. If the target is in our zones, the answer
-    /// has the records of the target, with the alias as their owner. Otherwise, it has a CNAME.
+    /// Answers a query for an alias of the configuration. If the target exists in our zones, the
+    /// answer has the records of the target, with the alias as their owner. If upstreams know the
+    /// target, the answer has a CNAME.
     fn answer_own_alias(&self, target: &Name, out: &mut Vec<u8>) -> NameProgress {
-        // Only upstreams know the records of a target outside our zones.
         let Some(authority) = Authority::of(self.view, target.wire()) else {
-            let cluster = Authority::cluster(self.view);
-            return self.write_own_name(cluster, out, |answer| answer.write_external_alias(target));
+            return self.answer_external_alias(target, out);
         };
 
-        if authority.records.has_synced() {
+        // A target whose records are not loaded may exist, so it is not denied.
+        if !authority.records.has_synced() {
+            let cause = match authority.further {
+                Some(_) => Cause::ZoneNotLoaded,
+                None => Cause::NotSynced,
+            };
+            return NameProgress::Reply(self.append_servfail(&cause, out));
+        }
+
+        if !authority.falls_through(self.view.zone(), target.wire()) {
             return self.write_own_name(authority, out, |answer| answer.write_target(target));
         }
-        // A target whose records are not loaded may exist, so it is not denied.
-        let cause = match authority.further {
-            Some(_) => Cause::ZoneNotLoaded,
-            None => Cause::NotSynced,
-        };
-        NameProgress::Reply(self.append_servfail(&cause, out))
+        let written = self.write_answer(authority, out, |answer| answer.write_target(target));
+        if let Some(progress) = written {
+            return progress;
+        }
+        out.truncate(self.start);
+        self.answer_external_alias(target, out)
+    }
+
+    fn answer_external_alias(&self, target: &Name, out: &mut Vec<u8>) -> NameProgress {
+        let cluster = Authority::cluster(self.view);
+        self.write_own_name(cluster, out, |answer| answer.write_external_alias(target))
     }
 }

@@ -3,8 +3,8 @@
 
 use super::Resolver;
 use super::waiting::AdmittedAsk;
-use crate::backend::zones::is_ours;
-use crate::backend::{Backend, View as _};
+use crate::backend::zones::{external_route, is_ours, rule_for_reply};
+use crate::backend::{Backend, ExternalRoute};
 use crate::cause::Cause;
 use crate::external::{ExternalAnswer, ExternalQuery, ExternalRecord};
 use crate::external_rules::RuleKey;
@@ -46,8 +46,7 @@ impl<B: Backend> Resolver<B> {
         let lower = question.name.to_lowercase();
         // The name is the target of one of our aliases. If a rule leaves out the target's records,
         // the alias is answered as if the target had no records.
-        let zone = view.zone();
-        if let Some(rule) = zone.rule_for_query(lower.wire(), question.qtype) {
+        if let ExternalRoute::Rule(rule) = external_route(view, lower.wire(), question.qtype) {
             return Ok(ExternalLookup::without_records(rule.key));
         }
 
@@ -56,7 +55,7 @@ impl<B: Backend> Resolver<B> {
             .query_upstreams(admitted, query)
             .await
             .map_err(|error| Cause::from(&error))?;
-        if let Some(rule) = zone.rule_for_reply(&reply.message, lower.wire()) {
+        if let Some(rule) = rule_for_reply(view, &reply.message, lower.wire()) {
             return Ok(ExternalLookup::without_records(rule.key));
         }
         let answer = extract_external_answer(

@@ -24,6 +24,7 @@ fn view() -> Fixed {
     let mut own = OwnNames::new();
     own.add_host(&name("host.ads.test"), &["2001:db8::1".parse().unwrap()]);
     own.add_host(&name("four.own.test"), &["192.0.2.1".parse().unwrap()]);
+    own.add_address("10.96.0.5".parse().unwrap(), [name("private.own.test")]);
     own.add_alias(&name("alias.own.test"), &name("www.outside.test"));
     Fixed::new(&[])
         .stub("corp.test", &[])
@@ -67,6 +68,10 @@ fn rules_answer_only_external_names() {
         # Reverse names of private addresses.
         9.0.96.10.in-addr.arpa PTR => NOERROR, qr rd ra: 9.0.96.10.in-addr.arpa. 30 IN PTR web.apps.svc.cluster.local.
         8.0.96.10.in-addr.arpa PTR => NXDOMAIN, qr rd ra: 10.in-addr.arpa. 60 IN SOA/60
+        8.0.96.10.in-addr.arpa SOA => NXDOMAIN, qr rd ra: 10.in-addr.arpa. 60 IN SOA/60
+        # NXDOMAIN for another type would also deny the PTR records of the name.
+        9.0.96.10.in-addr.arpa SOA => NOERROR, qr rd ra: 10.in-addr.arpa. 60 IN SOA/60
+        5.0.96.10.in-addr.arpa A => NOERROR, qr rd ra: 10.in-addr.arpa. 60 IN SOA/60
         96.10.in-addr.arpa NS => NOERROR, qr rd ra: 10.in-addr.arpa. 60 IN SOA/60
         8.0.150.10.in-addr.arpa PTR => forward/Stub
         8.2.0.192.in-addr.arpa PTR => forward/Recursive
@@ -76,7 +81,12 @@ fn rules_answer_only_external_names() {
 
 #[test]
 fn fallthrough_names_have_no_rules() {
-    let view = view().fallthrough(&["cluster.local"]);
-    let table = "no.apps.svc.cluster.local AAAA => forward/Recursive";
+    let view = view()
+        .alias_at(&["svc", "apps", "legacy"], "no.apps.svc.cluster.local")
+        .fallthrough(&["cluster.local"]);
+    let table = "
+        no.apps.svc.cluster.local AAAA => forward/Recursive
+        legacy.apps.svc.cluster.local AAAA => asks for no.apps.svc.cluster.local.
+    ";
     assert_answers(&view, &ExternalAnswers::none(), table);
 }

@@ -173,15 +173,22 @@ fn localhost_without_dnsmasq_is_loopback() {
     let forwards = "
         localhost A => SERVFAIL, qr rd ra:
         www.localhost A => forward/Recursive
+        loop.apps.svc.cluster.local A => asks for www.localhost.
+        one.apps.svc.cluster.local A => SERVFAIL, qr rd ra:
     ";
-    assert_answers(&Fixed::new(&[]), &ExternalAnswers::none(), forwards);
+    let view = Fixed::new(&[])
+        .alias_at(&["svc", "apps", "loop"], "www.localhost")
+        .alias_at(&["svc", "apps", "one"], "intranet");
+    assert_answers(&view, &ExternalAnswers::none(), forwards);
     let answers = "
         localhost A => NOERROR, qr aa rd ra: localhost. 30 IN A 127.0.0.1
         LocalHost AAAA => NOERROR, qr aa rd ra: LocalHost. 30 IN AAAA ::1
         www.localhost A => NOERROR, qr aa rd ra: www.localhost. 30 IN A 127.0.0.1
         localhost MX => NOERROR, qr aa rd ra: localhost. 60 IN SOA/60
         xlocalhost A => forward/Recursive
+        # The target of an alias is answered as the same name in a query.
+        loop.apps.svc.cluster.local A => NOERROR, qr aa rd ra: loop.apps.svc.cluster.local. 30 IN CNAME www.localhost.; www.localhost. 30 IN A 127.0.0.1
+        one.apps.svc.cluster.local A => asks for intranet.
     ";
-    let view = Fixed::new(&[]).forwards_all();
-    assert_answers(&view, &ExternalAnswers::none(), answers);
+    assert_answers(&view.forwards_all(), &ExternalAnswers::none(), answers);
 }

@@ -1,13 +1,15 @@
 //! `--fallthrough`: an upstream answers queries for names that the cluster does not have.
 
 use skydns::forward::CacheLimits;
+use skydns::{ExternalRules, OwnNames};
+use wire::{Name, rcode};
 
 use super::*;
 
 /// The SOA record of the upstream. The upstream allows negative answers to be cached for a day.
 const SOA: &str = ". 86400 IN SOA a.root-servers.test. nstld.test. 1 2 3 4 86400";
 
-/// An upstream with one name, `vm.cluster.local`. It signs the negative answer for
+/// An upstream with the name `vm.cluster.local`, and an alias of it. It signs the negative answer for
 /// `signed.cluster.local`.
 async fn upstream() -> Upstream {
     Upstream::start(|asked: &Asked| {
@@ -21,6 +23,9 @@ async fn upstream() -> Upstream {
         match (name.as_str(), asked.rtype().as_str()) {
             ("vm.cluster.local.", "A") => reply.answer("vm.cluster.local. 86400 IN A 198.51.100.1"),
             ("vm.cluster.local.", _) => negative(reply),
+            ("www.outside.test.", "A") => {
+                reply.answer("www.outside.test. 86400 IN CNAME vm.cluster.local.")
+            }
             ("signed.cluster.local.", _) => negative(reply)
                 .authority(". 86400 IN RRSIG \\# 1 00")
                 .rcode("NXDOMAIN"),
@@ -29,6 +34,10 @@ async fn upstream() -> Upstream {
         .into()
     })
     .await
+}
+
+fn name(text: &str) -> Name {
+    Name::parse(text).expect("the name must be valid")
 }
 
 /// RCODE, and owner, TTL and type of each record. An SOA record also shows its MINIMUM.
@@ -131,4 +140,82 @@ async fn fallthrough_cached_answer_keeps_our_ttl() {
     let queries = upstream.count_of(name, "A");
     assert_eq!(queries, 1, "the other answers must be from the cache");
     server.stop().await;
+}
+
+/// Each case has a query for an alias, and two answers: if missing names fall through, and if not.
+const ALIASES: &str = "
+    the Service has the upstream's address
+    legacy.apps.svc.cluster.local. A
+    NOERROR legacy.apps.svc.cluster.local. 30 CNAME vm.cluster.local. 30 A
+    NOERROR legacy.apps.svc.cluster.local. 30 CNAME
+
+    the upstream has no record of the type
+    legacy.apps.svc.cluster.local. AAAA
+    NOERROR legacy.apps.svc.cluster.local. 30 CNAME
+    NOERROR legacy.apps.svc.cluster.local. 30 CNAME
+
+    an alias of the configuration
+    old.own.test. A
+    NOERROR old.own.test. 30 CNAME vm.cluster.local. 30 A
+    NXDOMAIN old.own.test. 60 SOA/60
+
+    an alias of the configuration, for another type
+    old.own.test. MX
+    NOERROR old.own.test. 30 CNAME
+    NXDOMAIN old.own.test. 60 SOA/60
+
+    an alias of the configuration whose target exists
+    web.own.test. A
+    NOERROR web.own.test. 30 A
+    NOERROR web.own.test. 30 A
+
+    an upstream's alias of a missing name
+    out.apps.svc.cluster.local. A
+    NOERROR out.apps.svc.cluster.local. 30 CNAME vm.cluster.local. 30 A www.outside.test. 30 CNAME
+    NOERROR out.apps.svc.cluster.local. 30 CNAME www.outside.test. 30 CNAME
+
+    a missing name may be a zone of the upstream
+    zone.cluster.local. NS
+    NXDOMAIN . 60 NS . 60 SOA/60
+    NOERROR cluster.local. 60 SOA/60
+";
+
+/// The target of an alias gets the answer of a query for this name. Rules for external names do not
+/// apply to missing names of the cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_target_of_alias_falls_through() {
+    let upstream = upstream().await;
+    let view = |fallthrough: &[&str]| {
+        let mut own = OwnNames::new();
+        own.add_alias(&name("old.own.test"), &name("vm.cluster.local"));
+        own.add_alias(&name("web.own.test"), &name("web.apps.svc.cluster.local"));
+        let mut rules = ExternalRules::new();
+        rules.deny_names(&name("vm.cluster.local"), rcode::NXDOMAIN);
+        Fixed::new(&[upstream.addr()])
+            .alias_at(&["svc", "apps", "legacy"], "vm.cluster.local")
+            .alias_at(&["svc", "apps", "out"], "www.outside.test")
+            .own_names(own)
+            .external_rules(rules)
+            .fallthrough(fallthrough)
+    };
+    let through = start(view(&["cluster.local"]));
+    let without = start(view(&[]));
+
+    for case in ALIASES.trim().split("\n\n") {
+        let lines: Vec<&str> = case.lines().map(str::trim).collect();
+        let [what, question, in_through, in_without] = lines[..] else {
+            panic!("not a case: {case}")
+        };
+        let (name, rtype) = question
+            .split_once(' ')
+            .expect("a question must have a name and a type");
+        let query = Query::new(name, rtype);
+        let found = answer_over_udp(through.address, &query).await;
+        assert_eq!(summary(&found), in_through, "{what}");
+        let found = answer_over_udp(without.address, &query).await;
+        assert_eq!(summary(&found), in_without, "{what}, without --fallthrough");
+    }
+    for server in [through, without] {
+        server.stop().await;
+    }
 }

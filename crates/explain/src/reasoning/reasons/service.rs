@@ -240,7 +240,7 @@ fn alias_failure(snapshot: &Snapshot, name: &Name) -> String {
         0..=2 => String::new(),
         _ => format!("whose chain of aliases ends at {last}, "),
     };
-    if last.label_count() < 2 {
+    if snapshot.zone.must_not_forward(last.wire()) {
         return format!("{end}and names of one label are not forwarded");
     }
     match name_kind::further_zone(snapshot, last) {
