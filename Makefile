@@ -63,8 +63,9 @@ lint: ## Check formatting, lints and spelling
 	fi
 	cargo clippy --workspace --all-targets -- -D warnings
 
-deny: ## Check the dependencies with cargo-deny: licences, duplicates, sources, known vulnerabilities (fetches the advisories)
+deny: ## Check the dependencies with cargo-deny (licences, duplicates, sources, known vulnerabilities), and the pinned actions (needs network)
 	cargo deny --locked check
+	.ci/pins
 
 # The checks of `make deny` that need no advisories. tests/tests/supply_chain.rs checks the most important rules, with
 # cargo alone.

@@ -159,8 +159,9 @@ fn from_1_36_loses_no_query() {
     let (after, calls) = type_in(&script, &with_images(&ours, IMAGES_OF_1_36), NO_SERVER);
     same(&after, &ours);
 
-    let images = "kubedns={}/kubedns:0.1.0 dnsmasq={}/nanny:0.1.0 sidecar={}/sidecar:0.1.0"
-        .replace("{}", REGISTRY);
+    let images = "kubedns={}/kubedns:VERSION dnsmasq={}/nanny:VERSION sidecar={}/sidecar:VERSION"
+        .replace("{}", REGISTRY)
+        .replace("VERSION", env!("CARGO_PKG_VERSION"));
     let expected = [
         "get pod -l k8s-app=kube-dns -o name",
         "rollout pause deploy/kube-dns",
@@ -355,7 +356,7 @@ fn with_images(object: &Value, images: &str) -> Value {
         ("sidecar", "sidecar"),
     ] {
         text = text.replace(
-            &format!("kube-dns-rs/{ours}:0.1.0"),
+            &format!("kube-dns-rs/{ours}:{}", env!("CARGO_PKG_VERSION")),
             &images.replace("{}", program),
         );
     }

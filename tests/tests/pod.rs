@@ -96,7 +96,11 @@ fn names_are_looked_up() {
     }
     let place = Place::make();
     let kubeconfig = kubeconfig_with_a_name(&place);
-    let kubedns = "--ip 10.77.0.60 localhost/kube-dns-rs/kubedns:0.1.0 --kubecfg-file=/kubeconfig --dns-port=10053";
+    let kubedns = concat!(
+        "--ip 10.77.0.60 localhost/kube-dns-rs/kubedns:",
+        env!("CARGO_PKG_VERSION"),
+        " --kubecfg-file=/kubeconfig --dns-port=10053"
+    );
     start(
         &place,
         &format!("--volume {kubeconfig}:/kubeconfig:ro {kubedns}"),
@@ -111,7 +115,10 @@ fn names_are_looked_up() {
         probe("byhosts", "kubedns.hosts.test"),
     ]
     .join(" ");
-    let sidecar = "--ip 10.77.0.61 --add-host kubedns.hosts.test:10.77.0.60 localhost/kube-dns-rs/sidecar:0.1.0";
+    let sidecar = concat!(
+        "--ip 10.77.0.61 --add-host kubedns.hosts.test:10.77.0.60 localhost/kube-dns-rs/sidecar:",
+        env!("CARGO_PKG_VERSION")
+    );
     start(&place, &format!("{sidecar} {probes}"));
     for label in ["bydns", "byhosts"] {
         becomes_good(&place, "10.77.0.61:10054", &format!("/healthcheck/{label}"));

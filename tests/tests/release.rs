@@ -98,6 +98,55 @@ fn actions_are_pinned_to_commits() {
     }
 }
 
+/// `.ci/pins` compares the commit of a pinned action with the tag of its version. A local repository
+/// stands for GitHub.
+#[test]
+fn wrong_commit_of_action_is_named() {
+    let github = Tree::empty();
+    fs::create_dir_all(github.path("owner/action")).unwrap();
+    github.git(&["init", "--quiet", "owner/action"]);
+    let repository_of_action = ["-C", "owner/action"];
+    let git = |words: &[&str]| github.git(&[&repository_of_action, words].concat());
+    git(&["commit", "--quiet", "--allow-empty", "--message", "first"]);
+    let first = github.read_git(&["-C", "owner/action", "rev-parse", "HEAD"]);
+    git(&["tag", "--no-sign", "v1"]);
+    git(&["commit", "--quiet", "--allow-empty", "--message", "second"]);
+    let second = github.read_git(&["-C", "owner/action", "rev-parse", "HEAD"]);
+    git(&["tag", "--annotate", "--message", "v2", "v2"]);
+
+    let checkout = tempfile::tempdir().unwrap();
+    for directory in [".ci", ".github/workflows"] {
+        fs::create_dir_all(checkout.path().join(directory)).unwrap();
+    }
+    fs::copy(
+        repository().join(".ci/pins"),
+        checkout.path().join(".ci/pins"),
+    )
+    .unwrap();
+    let pins = |version: &str, commit: &str| {
+        let workflow = format!("      - uses: owner/action@{commit} # {version}\n");
+        fs::write(checkout.path().join(".github/workflows/ci.yml"), workflow).unwrap();
+        let mut command = Command::new(checkout.path().join(".ci/pins"));
+        let local = format!(
+            "url.file://{}/.insteadOf",
+            github.directory.path().display()
+        );
+        command
+            .env("GIT_CONFIG_COUNT", "1")
+            .env("GIT_CONFIG_KEY_0", local)
+            .env("GIT_CONFIG_VALUE_0", "https://github.com/");
+        command
+    };
+    for (version, commit) in [("v1", &first), ("v2", &second)] {
+        assert_eq!(succeeds(&mut pins(version, commit)), "");
+    }
+    let error = fails(&mut pins("v1", &second));
+    assert_eq!(
+        error,
+        format!("owner/action: the commit {second} is not v1\n")
+    );
+}
+
 #[test]
 fn scripts_of_workflow_exist() {
     let workflow = fs::read_to_string(repository().join(".github/workflows/release.yml")).unwrap();
@@ -133,6 +182,10 @@ fn release_workflow_fails_and_ends() {
         group.replace("${{ github.workflow }}", release["name"].as_str().unwrap())
     };
     assert_ne!(group(&release), group(&checks));
+
+    // A run that was started by hand on a tag has the tag as its reference, but must not publish.
+    let condition = &release["jobs"]["publish"]["if"];
+    assert_eq!(condition.as_str(), Some("github.event_name == 'push'"));
 }
 
 /// Writes the main files that images/release makes for one architecture: the images, the SBOMs, the
@@ -430,9 +483,13 @@ struct Tree {
 }
 
 impl Tree {
-    fn new() -> Self {
+    fn empty() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let tree = Self { directory };
+        Self { directory }
+    }
+
+    fn new() -> Self {
+        let tree = Self::empty();
         for file in [
             "Cargo.toml",
             "CHANGELOG.md",
@@ -451,7 +508,7 @@ impl Tree {
                 .arg(manifests)
                 .arg(tree.path("manifests")),
         );
-        tree.edit("CHANGELOG.md", "(unreleased)", "(2027-01-31)");
+        tree.date_changelog();
         tree.git(&["init", "--quiet"]);
         tree
     }
@@ -466,7 +523,23 @@ impl Tree {
         fs::write(self.path(file), text.replace(before, after)).unwrap();
     }
 
+    /// Gives the section of this version a date. The section may have one already: the tests run on
+    /// the commit of the release, too.
+    fn date_changelog(&self) {
+        let file = self.path("CHANGELOG.md");
+        let text = fs::read_to_string(&file).unwrap();
+        let heading = concat!("\n## ", env!("CARGO_PKG_VERSION"), " (");
+        let (before, after) = text.split_once(&heading).unwrap();
+        let (_, after) = after.split_once(')').unwrap();
+        fs::write(file, format!("{before}{heading}2027-01-31){after}")).unwrap();
+    }
+
     fn git(&self, words: &[&str]) {
+        self.read_git(words);
+    }
+
+    /// Runs git, and returns its output without the line feed at the end.
+    fn read_git(&self, words: &[&str]) -> String {
         let identity = [
             "-c",
             "user.name=test",
@@ -480,7 +553,9 @@ impl Tree {
                 .args(identity)
                 .args(words)
                 .current_dir(self.directory.path()),
-        );
+        )
+        .trim_end()
+        .to_owned()
     }
 
     /// Commits the tree and tags it.

@@ -42,6 +42,14 @@
 {{- fail (printf "clusterIP: the shape %s has no Service, so this value has no effect" $shape) -}}
 {{- end -}}
 
+{{- if and (contains ":" $values.clusterIP) (has "DaemonSet/node-local-dns" $names) -}}
+{{- fail "clusterIP: the cache of the shape nodelocal needs an IPv4 address" -}}
+{{- end -}}
+
+{{- if and (has "--pods=verified" $values.kubedns.args) (not $values.rbac.pods) (not (has "ClusterRole/kube-dns-node" $names)) -}}
+{{- fail "kubedns.args: --pods=verified needs rbac.pods=true, or kubedns is never ready" -}}
+{{- end -}}
+
 {{- if not (has "DaemonSet/node-local-dns" $names) -}}
 {{- range $key, $value := $values.nodeLocal -}}
 {{- if $value -}}{{- fail (printf "nodeLocal.%s: the shape %s has no cache on the nodes, only nodelocal has" $key $shape) -}}{{- end -}}

@@ -1,3 +1,8 @@
+{{- /* Gives "yes" if kubedns has the flag --transfer-to, and nothing otherwise. */ -}}
+{{- define "has.transfers" -}}
+{{- range .Values.kubedns.args }}{{ if hasPrefix "--transfer-to=" . }}yes{{ end }}{{ end -}}
+{{- end -}}
+
 {{- /* The NetworkPolicy of the pods of a Deployment, .deployment. */ -}}
 {{- define "networkPolicy" -}}
 ---
@@ -17,6 +22,16 @@ spec:
   - ports:
     - {port: 53, protocol: UDP}
     - {port: 53, protocol: TCP}
+    {{- if include "has.transfers" .root }}
+    {{- range .deployment.spec.template.spec.containers }}
+    {{- range .ports }}
+    {{- if eq .name "dns-tcp-local" }}
+    # Zone transfers from kubedns itself, because dnsmasq has port 53.
+    - {port: {{ .containerPort }}, protocol: TCP}
+    {{- end }}
+    {{- end }}
+    {{- end }}
+    {{- end }}
   {{- with .root.Values.networkPolicy.metricsFrom }}
   # Metrics of sidecar, kubedns and nanny, and the status page.
   - from:

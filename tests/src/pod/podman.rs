@@ -149,7 +149,11 @@ impl Podman {
     fn runtime(&self) -> (&'static str, String) {
         let mut refused = String::new();
         for runtime in ["crun", "runc"] {
-            let trial = "run --rm --network=none localhost/kube-dns-rs/sidecar:0.1.0 --version";
+            let trial = concat!(
+                "run --rm --network=none localhost/kube-dns-rs/sidecar:",
+                env!("CARGO_PKG_VERSION"),
+                " --version"
+            );
             let words = ["--runtime", runtime].into_iter().chain(trial.split(' '));
             match self.try_run(words) {
                 Ok(_) => return (runtime, refused),
