@@ -23,8 +23,8 @@ pub struct Routes {
     pub upstreams: Vec<Nameserver>,
     /// The source of `upstreams`.
     pub upstreams_from: UpstreamOrigin,
-    /// The names in `hosts` and `aliases`, and the reverse names of the addresses in `hosts`.
-    /// dnsmasq forwards these names to kubedns.
+    /// The names in `hosts` and `aliases`, the reverse names of the addresses in `hosts`, and the
+    /// server of each: kubedns or the SERVFAIL server.
     pub own_names: BTreeMap<String, Nameserver>,
     /// The servers of stub domains to probe for loops. They include servers that are left out
     /// because they forward back to dnsmasq.
@@ -205,15 +205,17 @@ impl ComputedRoutes {
         } else {
             from.kubedns
         };
+        let mut this = Self::default();
+        this.routes.upstreams = vec![server];
+        this.routes.upstreams_from = UpstreamOrigin::Kubedns;
 
-        Self {
-            routes: Routes {
-                upstreams: vec![server],
-                upstreams_from: UpstreamOrigin::Kubedns,
-                ..Routes::default()
-            },
-            omitted: BTreeSet::new(),
+        // dnsmasq uses the servers of the longest domain. Without routes of their own, these names
+        // would go to the server of an argument such as `--server=/corp.example/192.0.2.1`.
+        this.add_own_names(from.config, server);
+        for (domain, _) in this.routed_stub_domains(from.config) {
+            this.add_stub_domain(from, domain, vec![server]);
         }
+        this
     }
 
     fn through_dnsmasq(from: &RouteSources<'_>) -> Self {
@@ -221,26 +223,42 @@ impl ComputedRoutes {
         // Both conditions are necessary. If kubedns is not behind dnsmasq, a query could loop. If
         // kubedns does not follow this configuration, it could answer from an older configuration.
         if from.kubedns_is_behind && from.kubedns_follows {
-            this.routes.own_names = own_names(from.config)
-                .map(|name| (name, from.kubedns))
-                .collect();
+            this.add_own_names(from.config, from.kubedns);
         }
 
-        for (domain, servers) in &from.config.stub_domains {
-            // As in kube-dns, a stub domain without servers has no route. If a stub domain is also
-            // a name in `hosts` or `aliases`, dnsmasq forwards the whole domain to kubedns. kubedns
-            // also knows the stub servers.
-            if !servers.is_empty() && !this.routes.own_names.contains_key(domain) {
-                this.add_stub_domain(from, domain, servers);
-            }
+        for (domain, servers) in this.routed_stub_domains(from.config) {
+            let usable = this.usable_stub_servers(from, domain, servers);
+            this.add_stub_domain(from, domain, usable);
         }
 
         this.add_upstreams(from);
         this
     }
 
-    fn add_stub_domain(&mut self, from: &RouteSources<'_>, domain: &str, servers: &[ServerAddr]) {
-        let mut usable = self.usable_stub_servers(from, domain, servers);
+    fn add_own_names(&mut self, config: &Config, server: Nameserver) {
+        let names = own_names(config).map(|name| (name, server));
+        self.routes.own_names = names.collect();
+    }
+
+    /// The stub domains that get a route. As in kube-dns, a stub domain without servers has no
+    /// route. If a stub domain is also a name in `hosts` or `aliases`, dnsmasq forwards the whole
+    /// domain to kubedns. kubedns also knows the stub servers.
+    fn routed_stub_domains<'c>(&self, config: &'c Config) -> Vec<(&'c String, &'c [ServerAddr])> {
+        let domains = config.stub_domains.iter();
+        domains
+            .filter(|(domain, servers)| {
+                !servers.is_empty() && !self.routes.own_names.contains_key(*domain)
+            })
+            .map(|(domain, servers)| (domain, servers.as_slice()))
+            .collect()
+    }
+
+    fn add_stub_domain(
+        &mut self,
+        from: &RouteSources<'_>,
+        domain: &str,
+        mut usable: Vec<Nameserver>,
+    ) {
         // Without a server, dnsmasq would forward these names to the upstream servers.
         if usable.is_empty() {
             usable.push(from.servfail_server);

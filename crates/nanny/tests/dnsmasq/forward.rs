@@ -10,7 +10,7 @@ use testkit::eventually;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 
-use super::rig::{NannyRig, NannySetup, PATIENCE, at, only, routes};
+use super::rig::{NannyRig, NannySetup, PATIENCE, at, only, routes, stubs};
 
 /// A fake kubedns with scripted answers.
 struct Kubedns {
@@ -159,10 +159,11 @@ async fn cache_is_flushed_after_kubedns_edit() {
     assert_eq!(status["routes"]["upstreamsFrom"], "kubedns");
     settled(&rig, &kubedns).await;
 
-    // An edit flushes nothing by itself, because kubedns may not have applied the edit yet.
+    // An edit of the upstreams flushes nothing by itself, because kubedns may not have applied the
+    // edit yet.
     rig.until("www.acme.test.", "192.0.2.1").await;
     kubedns.says(|said| said.address = "192.0.2.2".to_owned());
-    rig.clear_config();
+    rig.config(&[("stubDomains", stubs(&[("acme.test", &other)]))]);
     kubedns.until_polled(4).await;
     let answer = rig.resolve("www.acme.test.").await;
     assert_eq!(answer, "192.0.2.1", "the answer must be from the cache");
@@ -375,4 +376,56 @@ async fn external_rules_lead_dnsmasq_to_kubedns() {
     });
     rig.until("www.acme.test.", "192.0.2.1").await;
     rig.end().await;
+}
+
+/// An argument of dnsmasq gives a domain to another server. Names in `hosts` and `aliases`, and
+/// stub domains, still go to kubedns if dnsmasq forwards all names to kubedns.
+#[tokio::test]
+async fn argument_does_not_take_configured_names() {
+    let kubedns = Kubedns::start("192.0.2.1").await;
+    let other = Upstream::answering("192.0.2.99").await;
+    let config = [
+        ("hosts", "192.0.2.9 db.corp.test\n".to_owned()),
+        (
+            "aliases",
+            json!({"web.corp.test": "web.default"}).to_string(),
+        ),
+        ("stubDomains", stubs(&[("lab.corp.test", &other)])),
+    ];
+    let rule = [("bogusPriv", "true".to_owned())];
+    for (flag, config) in [
+        ("-forward=dnsmasq", [&config[..], &rule].concat()),
+        ("-forward=kubedns", config.to_vec()),
+    ] {
+        let version = version_of(&config);
+        kubedns.says(|said| (said.tells, said.configuration) = (true, version));
+        let rig = NannySetup::new()
+            .flag(flag)
+            .flag(kubedns.flag())
+            .config(&config)
+            .dnsmasq(format!(
+                "--server=/corp.test/127.0.0.1#{}",
+                other.addr().port()
+            ))
+            .start()
+            .await;
+
+        rig.until("www.outside.test.", "192.0.2.1").await;
+        let mut answers = Vec::new();
+        for name in ["db", "web", "www.lab", "www"] {
+            let answer = rig.resolve(&format!("{name}.corp.test.")).await;
+            answers.push(format!("{name} {answer}"));
+        }
+        assert_eq!(
+            answers,
+            [
+                "db 192.0.2.1",
+                "web 192.0.2.1",
+                "www.lab 192.0.2.1",
+                "www 192.0.2.99"
+            ],
+            "{flag}"
+        );
+        rig.end().await;
+    }
 }

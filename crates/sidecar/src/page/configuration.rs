@@ -83,22 +83,11 @@ fn in_force(nanny: &NannyStatus) -> Markup {
         table {
             tr { @for head in HEADS { th { (head) } } }
             @for (domain, servers) in &configuration.stub_domains {
-                (row(HEADS, [domain, &stub_servers(routes, domain), &servers.join(" ")]))
+                @let in_force = routes.stub_domains.get(domain).map_or(&[][..], Vec::as_slice);
+                (row(HEADS, [domain, &shown_servers(routes, in_force), &servers.join(" ")]))
             }
             (row(HEADS, ["everything else", &shown_servers(routes, &routes.upstreams), &configured_upstreams(nanny)]))
         }
-    }
-}
-
-/// The servers in force for a stub domain.
-fn stub_servers(routes: &RoutesStatus, domain: &str) -> String {
-    let servers = routes.stub_domains.get(domain);
-    match servers {
-        Some(servers) => shown_servers(routes, servers),
-        // A dnsmasq that forwards all queries to kubedns has no servers of its own for stub
-        // domains.
-        None if routes.forwards_to_kubedns() => shown_servers(routes, &routes.upstreams),
-        None => String::new(),
     }
 }
 

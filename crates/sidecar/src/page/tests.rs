@@ -70,7 +70,8 @@ fn says(page: &str, texts: &[&str]) {
 #[test]
 fn dnsmasq_as_cache_shows_kubedns_servers() {
     let nanny = r#"{"configuration":{"version":"00ff","stubDomains":{"acme.local":["192.0.2.1"]}},
-                    "routes":{"upstreams":["127.0.0.1:10053"],"upstreamsFrom":"kubedns","kubednsConfiguration":"00fe"}}"#;
+                    "routes":{"stubDomains":{"acme.local":["127.0.0.1:10053"]},"upstreams":["127.0.0.1:10053"],
+                              "upstreamsFrom":"kubedns","kubednsConfiguration":"00fe"}}"#;
     let mut status = SidecarStatus {
         nanny: told(NannyStatus::parse(nanny).unwrap()),
         ..good()

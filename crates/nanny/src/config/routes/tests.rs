@@ -192,14 +192,15 @@ fn tls_upstreams_get_servfail_until_kubedns_follows() {
     let listening = ListenAddresses::from_arguments(&local());
     let [plain, nowhere, kubedns] = ["192.0.2.2", "127.0.0.1#9999", "127.0.0.1#10053"];
     let besides_stub = |server: &str| format!("/a.example/192.0.2.1; {server}");
+    let all_to = |server: &str| format!("/a.example/{server}; {server}");
     for (forward, upstreams, kubedns_follows, expected) in [
         (ForwardMode::Dnsmasq, PLAIN, false, besides_stub(plain)),
         (ForwardMode::Dnsmasq, TLS, false, besides_stub(nowhere)),
         (ForwardMode::Dnsmasq, TLS, true, besides_stub(kubedns)),
-        (ForwardMode::Kubedns, PLAIN, false, kubedns.to_owned()),
-        (ForwardMode::Kubedns, PLAIN, true, kubedns.to_owned()),
-        (ForwardMode::Kubedns, TLS, false, nowhere.to_owned()),
-        (ForwardMode::Kubedns, TLS, true, kubedns.to_owned()),
+        (ForwardMode::Kubedns, PLAIN, false, all_to(kubedns)),
+        (ForwardMode::Kubedns, PLAIN, true, all_to(kubedns)),
+        (ForwardMode::Kubedns, TLS, false, all_to(nowhere)),
+        (ForwardMode::Kubedns, TLS, true, all_to(kubedns)),
     ] {
         let config = parse(&[
             ("stubDomains", r#"{"a.example": ["192.0.2.1"]}"#),
@@ -236,9 +237,12 @@ fn own_names_go_to_kubedns_behind_dnsmasq() {
         ),
     ]);
     let without = "/acme.example/192.0.2.9; /db.acme.example/192.0.2.8; 192.0.2.2";
-    let with = "/1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa/127.0.0.1#10053; \
-                /1.2.0.192.in-addr.arpa/127.0.0.1#10053; /db/127.0.0.1#10053; /db.acme.example/127.0.0.1#10053; \
-                /registry.acme.example/127.0.0.1#10053; /wild.example/127.0.0.1#10053; /acme.example/192.0.2.9; 192.0.2.2";
+    let own_names = "/1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa/127.0.0.1#10053; \
+                     /1.2.0.192.in-addr.arpa/127.0.0.1#10053; /db/127.0.0.1#10053; /db.acme.example/127.0.0.1#10053; \
+                     /registry.acme.example/127.0.0.1#10053; /wild.example/127.0.0.1#10053";
+    let with: &str = &format!("{own_names}; /acme.example/192.0.2.9; 192.0.2.2");
+    let all_to_kubedns: &str =
+        &format!("{own_names}; /acme.example/127.0.0.1#10053; 127.0.0.1#10053");
     let names = ResolvedNames::default();
     let listening = ListenAddresses::from_arguments(&local());
     let resolv_conf = ["192.0.2.2".parse().unwrap()];
@@ -247,7 +251,7 @@ fn own_names_go_to_kubedns_behind_dnsmasq() {
         (ForwardMode::Dnsmasq, true, true, with),
         (ForwardMode::Dnsmasq, false, true, without),
         (ForwardMode::Dnsmasq, true, false, without),
-        (ForwardMode::Kubedns, true, true, "127.0.0.1#10053"),
+        (ForwardMode::Kubedns, true, true, all_to_kubedns),
     ] {
         let ComputedRoutes { routes, .. } = Routes::compute(&RouteSources {
             forward,
@@ -262,31 +266,33 @@ fn own_names_go_to_kubedns_behind_dnsmasq() {
 }
 
 /// Computes the routes with rules for external names. The cases differ in the rule, in whether
-/// kubedns follows the configuration, and in whether kubedns is behind dnsmasq.
+/// kubedns follows the configuration, and in whether kubedns is behind dnsmasq. Names in `hosts`
+/// and stub domains keep routes of their own, which override the arguments of dnsmasq.
 #[test]
 fn external_rules_lead_to_kubedns() {
+    const HOSTS: (&str, &str) = ("hosts", "192.0.2.1 db.corp.example");
+    const STUBS: (&str, &str) = (
+        "stubDomains",
+        r#"{"acme.example": ["192.0.2.9"], "none.example": []}"#,
+    );
     let names = ResolvedNames::default();
     let listening = ListenAddresses::from_arguments(&local());
     let resolv_conf = ["192.0.2.2".parse().unwrap()];
-    let without = "/acme.example/192.0.2.9; 192.0.2.2";
-    let kubedns = "127.0.0.1#10053";
+    let own_names = "/1.2.0.192.in-addr.arpa/127.0.0.1#10053; /db.corp.example/127.0.0.1#10053";
+    let with: &str = &format!("{own_names}; /acme.example/127.0.0.1#10053; 127.0.0.1#10053");
+    let without: &str = &format!("{own_names}; /acme.example/192.0.2.9; 192.0.2.2");
+    let alone = "/acme.example/192.0.2.9; 192.0.2.2";
+    let denied = r#"{"wpad": "NXDOMAIN"}"#;
     for (key, rule, kubedns_follows, kubedns_is_behind, expected) in [
-        ("filterTypes", r#"{".": ["AAAA"]}"#, true, true, kubedns),
+        ("filterTypes", r#"{".": ["AAAA"]}"#, true, true, with),
         ("filterTypes", r#"{".": []}"#, true, true, without),
-        ("filterTypes", r#"{".": ["AAAA"]}"#, false, true, without),
-        ("filterTypes", r#"{".": ["AAAA"]}"#, true, false, without),
-        (
-            "deniedNames",
-            r#"{"wpad": "NXDOMAIN"}"#,
-            true,
-            true,
-            kubedns,
-        ),
-        ("bogusPriv", "true", true, true, kubedns),
+        ("filterTypes", r#"{".": ["AAAA"]}"#, false, true, alone),
+        ("filterTypes", r#"{".": ["AAAA"]}"#, true, false, alone),
+        ("deniedNames", denied, true, true, with),
+        ("bogusPriv", "true", true, true, with),
         ("bogusPriv", "false", true, true, without),
     ] {
-        let stub_domains = ("stubDomains", r#"{"acme.example": ["192.0.2.9"]}"#);
-        let config = parse(&[stub_domains, (key, rule)]);
+        let config = parse(&[HOSTS, STUBS, (key, rule)]);
         let from = route_sources(&config, &resolv_conf, &names, &listening);
         let ComputedRoutes { routes, .. } = Routes::compute(&RouteSources {
             kubedns_is_behind,
