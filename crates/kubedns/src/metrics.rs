@@ -153,7 +153,7 @@ pub fn export_info(
 pub struct ConfigMetrics {
     /// Configurations that were rejected.
     pub rejected: IntCounter,
-    /// 1 if the newest configuration is in force, 0 if it was rejected.
+    /// 1 if the newest configuration that was read is in force, 0 if it was rejected.
     pub current: IntGauge,
     /// Keys of the newest configuration that are ignored.
     pub unknown_keys: IntGauge,
@@ -185,7 +185,7 @@ impl ConfigMetrics {
             )?,
             current: registry.int_gauge(
                 "kubedns_config_current",
-                "1 while the newest configuration is in force, 0 while it is rejected.",
+                "1 while the newest configuration that was read is in force, 0 while it is rejected.",
             )?,
             loaded: registry.gauge(
                 "kubedns_config_loaded_timestamp_seconds",

@@ -80,7 +80,7 @@ pub enum FindingKind {
     StubServerUnresolved,
     /// kubedns serves the records of its snapshot file.
     ServingStale,
-    /// kubedns has no open watch of Services, or none of endpoints.
+    /// The watch of a kind of objects that kubedns needs is not open.
     ApiServerLost,
     /// dnsmasq died or hung several times.
     DnsmasqRestarts,
@@ -270,7 +270,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Pod,
         "api_server_lost",
         "api-server-lost",
-        "Check the API server; the last known records are served.",
+        "Check the API server and the role of kubedns; the last known objects are in use.",
     ),
     FindingFacts::degraded(
         FindingKind::DnsmasqRestarts,

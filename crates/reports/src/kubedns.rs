@@ -38,7 +38,7 @@ pub struct KubednsReport {
     pub endpoints_source: Option<String>,
     /// The time of the last event from the API server, in seconds since 1970.
     pub last_event: Option<f64>,
-    /// The newest configuration is in force.
+    /// The newest configuration that kubedns has read is in force.
     pub config_current: Option<bool>,
     /// Queries answered since kubedns started.
     pub requests: Option<f64>,
@@ -210,6 +210,9 @@ impl From<RouteServer> for (String, String, bool) {
 
 /// The kinds of objects that endpoints of Services are read from.
 const ENDPOINTS_KINDS: [&str; 2] = ["endpoints", "endpointslices"];
+/// The kinds of objects that kubedns reads only if the cluster and the role permit it. Nodes are
+/// for federations, and the other two kinds for the zone of a cluster set.
+const DISPENSABLE_KINDS: [&str; 3] = ["imported_endpointslices", "nodes", "serviceimports"];
 
 impl KubednsReport {
     /// Reads the metrics of kubedns in the text format of Prometheus.
@@ -256,42 +259,21 @@ impl KubednsReport {
         upstreams
     }
 
-    /// Whether the watches of Services and of the source of endpoints are open.
-    pub fn is_watching(&self) -> bool {
-        self.is_any_open(&["services"]) && self.is_watching_endpoints()
-    }
-
-    /// Whether the watch of the source of endpoints (Endpoints or EndpointSlices) is open. If the
-    /// source is unknown, either watch is enough.
-    fn is_watching_endpoints(&self) -> bool {
-        match &self.endpoints_source {
-            Some(source) => self.is_any_open(&[source]),
-            None => self.is_any_open(&ENDPOINTS_KINDS),
-        }
-    }
-
-    /// The kinds of objects that kubedns needs and whose watch is not open.
+    /// The kinds of objects that kubedns needs and whose watch is not open. If the source of
+    /// endpoints is unknown, the watch of Endpoints or of EndpointSlices is enough.
+    ///
+    /// The alert `KubeDNSAPIServerLost` fires for the same kinds.
     pub fn lost_watches(&self) -> Vec<&str> {
+        let is_open = |kind: &str| self.watches.get(kind) == Some(&true);
         let needs = |kind: &str| match &self.endpoints_source {
+            _ if DISPENSABLE_KINDS.contains(&kind) => false,
             _ if !ENDPOINTS_KINDS.contains(&kind) => true,
             Some(source) => source == kind,
-            None => !self.is_watching_endpoints(),
+            None => !ENDPOINTS_KINDS.into_iter().any(is_open),
         };
 
-        let lost = self.watches.iter();
-        lost.filter(|(kind, is_open)| !**is_open && needs(kind))
-            .map(|(kind, _)| kind.as_str())
-            .collect()
-    }
-
-    /// Whether a watch of one of these kinds is open. True if the metrics contain none of the
-    /// kinds.
-    fn is_any_open(&self, kinds: &[&str]) -> bool {
-        let mut watches = kinds
-            .iter()
-            .filter_map(|kind| self.watches.get(*kind))
-            .peekable();
-        watches.peek().is_none() || watches.any(|open| *open)
+        let kinds = self.watches.keys().map(String::as_str);
+        kinds.filter(|kind| needs(kind) && !is_open(kind)).collect()
     }
 
     fn add_sample(&mut self, sample: &MetricSample<'_>) {

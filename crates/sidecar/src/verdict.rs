@@ -153,13 +153,23 @@ fn records_fault(kubedns: &KubednsReport) -> Option<PodFault> {
             FindingKind::Starting,
             "kubedns waits for its first lists from the API server",
         ),
-        _ if !kubedns.is_watching() => (
-            FindingKind::ApiServerLost,
-            "kubedns does not see changes of the cluster: its watch of Services or of endpoints is not open",
-        ),
-        _ => return None,
+        _ => return lost_watches_fault(kubedns),
     };
     Some(PodFault::new(kind, "kubedns", text))
+}
+
+/// The fault of kubedns' watches, if any that it needs are not open.
+fn lost_watches_fault(kubedns: &KubednsReport) -> Option<PodFault> {
+    let lost = kubedns.lost_watches();
+    if lost.is_empty() {
+        return None;
+    }
+
+    let text = format!(
+        "kubedns has no open watch of {}: it does not see their changes",
+        lost.join(", ")
+    );
+    Some(PodFault::new(FindingKind::ApiServerLost, "kubedns", text))
 }
 
 fn nanny_faults(nanny: &NannyStatus) -> Vec<PodFault> {

@@ -1,5 +1,6 @@
 //! Metrics of the watches; docs/metrics/kubedns.md lists them.
 
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use daemon::metrics::{MetricError, unix_seconds};
@@ -133,20 +134,38 @@ impl WatchMetrics {
             .get()
     }
 
-    /// Whether a watch of `kind` is open. For a kind without a feed, no series is created.
-    pub fn is_connected(&self, kind: Kind) -> bool {
-        // `with_label_values` would create a series for a kind that no feed follows.
-        let families = self.connected.collect();
-        let series = families.iter().flat_map(MetricFamily::get_metric);
-
-        for metric in series {
-            let mut labels = metric.get_label().iter();
-            if labels.any(|label| label.value() == kind.label()) {
-                return metric.get_gauge().get_value() > 0.0;
-            }
-        }
-        false
+    /// Whether the watch of each kind is open, by the label of the kind. Kinds without a feed are
+    /// left out.
+    pub fn connections(&self) -> BTreeMap<String, bool> {
+        read_gauges(&self.connected)
     }
+
+    /// Whether a watch of `kind` is open.
+    pub fn is_connected(&self, kind: Kind) -> bool {
+        self.connections().get(kind.label()) == Some(&true)
+    }
+
+    /// The label of the kind of objects that the endpoints in the records come from; `None` before
+    /// the first source is in use.
+    pub fn endpoints_source(&self) -> Option<String> {
+        let mut sources = read_gauges(&self.endpoints_source).into_iter();
+        sources.find_map(|(kind, is_in_use)| is_in_use.then_some(kind))
+    }
+}
+
+/// The existing series of `gauges` by their kind, and whether each is set. `with_label_values`
+/// would create series for kinds that no feed follows.
+fn read_gauges(gauges: &IntGaugeVec) -> BTreeMap<String, bool> {
+    let families = gauges.collect();
+    let series = families.iter().flat_map(MetricFamily::get_metric);
+
+    let mut by_kind = BTreeMap::new();
+    for metric in series {
+        let is_set = metric.get_gauge().get_value() > 0.0;
+        let labels = metric.get_label().iter();
+        by_kind.extend(labels.map(|label| (label.value().to_owned(), is_set)));
+    }
+    by_kind
 }
 
 /// Counters and gauges of one feed.

@@ -1,7 +1,7 @@
 //! The state of the server in an explanation.
 
 use cluster::index::SyncProgress;
-use cluster::objects::{EndpointsSource, Kind};
+use cluster::objects::EndpointsSource;
 use cluster::snapshot::Snapshot;
 use dnsconfig::ConfigState;
 use reports::kubedns::NodeReport;
@@ -17,10 +17,8 @@ pub struct ServerState {
     pub progress: SyncProgress,
     /// Whether the process is shutting down.
     pub draining: bool,
-    /// Of Services, Endpoints and EndpointSlices, the kinds whose watch is not open; empty before
-    /// the first complete lists. kubedns watches either Endpoints or EndpointSlices: the kind that
-    /// it does not watch is included, too.
-    pub lost: Vec<Kind>,
+    /// The kinds of objects that kubedns needs and whose watch is not open.
+    pub lost_watches: Vec<String>,
     /// The further zones (etcd, cluster set) whose watch is not open.
     pub lost_zones: Vec<LostZone>,
     /// The configuration.

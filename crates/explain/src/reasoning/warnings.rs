@@ -4,7 +4,6 @@
 mod upstreams;
 
 use cluster::index::SyncProgress;
-use cluster::objects::{EndpointsSource, Kind};
 use cluster::snapshot::Snapshot;
 use dnsconfig::ConfigState;
 use skydns::FurtherZone;
@@ -27,7 +26,7 @@ pub(crate) fn warn_of_state(
     now: Moment,
 ) -> Vec<CodedNote> {
     let mut warnings = Vec::new();
-    warnings.extend(warn_of_progress(state, found));
+    warnings.extend(warn_of_progress(state));
     warnings.extend(warn_of_rejected_config(&state.config, now));
     for key in &state.config.unknown_keys {
         let text = format!("ConfigMap: {key}");
@@ -57,7 +56,7 @@ pub(crate) fn warn_of_state(
     warnings
 }
 
-fn warn_of_progress(state: &ServerState, found: Option<&FoundObjects>) -> Option<CodedNote> {
+fn warn_of_progress(state: &ServerState) -> Option<CodedNote> {
     match state.progress {
         SyncProgress::Waiting => {
             let text = "the first lists from the API server have not arrived yet: queries for \
@@ -68,29 +67,17 @@ fn warn_of_progress(state: &ServerState, found: Option<&FoundObjects>) -> Option
             let text = "the first lists from the API server are not complete yet: the records come from the snapshot file of an earlier run";
             Some(CodedNote::new("stale", text))
         }
-        SyncProgress::Synced => warn_of_lost_watches(state, found),
+        SyncProgress::Synced => warn_of_lost_watches(state),
     }
 }
 
-fn warn_of_lost_watches(state: &ServerState, found: Option<&FoundObjects>) -> Option<CodedNote> {
-    let endpoints = found.map(|found| match found.source {
-        EndpointsSource::Endpoints => Kind::Endpoints,
-        EndpointsSource::EndpointSlices => Kind::EndpointSlice,
-    });
-    // kubedns watches either Endpoints or EndpointSlices. `lost` includes the kind that is not
-    // watched, which is no reason for a warning.
-    let lost: Vec<String> = state
-        .lost
-        .iter()
-        .filter(|kind| **kind == Kind::Service || Some(**kind) == endpoints)
-        .map(ToString::to_string)
-        .collect();
-    if lost.is_empty() {
+fn warn_of_lost_watches(state: &ServerState) -> Option<CodedNote> {
+    if state.lost_watches.is_empty() {
         return None;
     }
 
-    let kinds = lost.join(" and ");
-    let text = format!("the watch of {kinds} is not open: changes since it closed are unknown");
+    let kinds = state.lost_watches.join(" and ");
+    let text = format!("no watch of {kinds} is open: kubedns does not see their changes");
     Some(CodedNote::new("api_server_lost", text))
 }
 

@@ -77,7 +77,7 @@ impl Cluster {
             server: ServerState {
                 progress: SyncProgress::Waiting,
                 draining: false,
-                lost: Vec::new(),
+                lost_watches: Vec::new(),
                 lost_zones: Vec::new(),
                 config,
                 has_upstreams: true,

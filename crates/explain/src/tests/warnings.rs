@@ -2,7 +2,7 @@
 //! or missing ports and endpoints.
 
 use cluster::index::SyncProgress;
-use cluster::objects::{Change, Event, Kind, ObjectKey};
+use cluster::objects::{Change, Event, ObjectKey};
 use dnsconfig::ConfigRejection;
 use reports::kubedns::{NodeReport, NodeServers};
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
@@ -53,11 +53,10 @@ fn cluster_names_before_first_lists_are_refused() {
 fn server_state_causes_warnings() {
     let mut cluster = Cluster::with_everything();
     assert_eq!(warning_codes(&cluster), [""; 0]);
-    cluster.server.lost = vec![Kind::Service, Kind::Endpoints, Kind::EndpointSlice];
+    cluster.server.lost_watches = vec!["namespaces".to_owned(), "services".to_owned()];
     cluster.server.draining = true;
     assert_eq!(warning_codes(&cluster), ["api_server_lost", "draining"]);
-    let text =
-        "the watch of services and endpoints is not open: changes since it closed are unknown";
+    let text = "no watch of namespaces and services is open: kubedns does not see their changes";
     cluster.expect(["/warnings/0/text"], &[(WEB, [text])]);
     cluster.server.progress = SyncProgress::Stale;
     assert_eq!(warning_codes(&cluster), ["stale", "draining"]);

@@ -48,9 +48,9 @@ impl ConfigMapFeed {
         );
 
         // The role `system:kube-dns` does not allow the watch. With this role, the feed logs one
-        // line, and the defaults stay in force.
+        // warning, and the defaults stay in force.
         Self {
-            feed: feed.optional(),
+            feed: feed.optional().needed_for("--config-map"),
             changes,
             key: ObjectKey::new(namespace, name),
             to,

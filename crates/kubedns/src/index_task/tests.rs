@@ -544,7 +544,7 @@ fn stopping_explainer(
         explain::ServerState {
             progress: SyncProgress::Synced,
             draining: false,
-            lost: Vec::new(),
+            lost_watches: Vec::new(),
             lost_zones: Vec::new(),
             config: dnsconfig::ConfigState::new(dnsconfig::Config::default()),
             has_upstreams: true,

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use cluster::index::{Index, SyncProgress};
+use cluster::index::Index;
 use cluster::objects::Kind;
 use cluster::snapshot::Published;
 use cluster::watch::WatchMetrics;
 use dnsconfig::Config;
 use explain::{Explainer, FailingCause, FailingUpstream, LostZone, ServerState};
+use reports::kubedns::KubednsReport;
 use skydns::forward::Forwarder;
 use tokio::sync::watch;
 use wire::{Name, ServerAddr, Upstream};
@@ -68,26 +69,33 @@ pub(super) fn new(
 
 impl StateSources {
     fn server_state(&self) -> ServerState {
-        let progress = self.status.progress();
-        // The watches of these kinds count as lost only after the first lists are complete.
-        let mut lost = vec![Kind::Service, Kind::Endpoints, Kind::EndpointSlice];
-        lost.retain(|kind| progress == SyncProgress::Synced && !self.watch.is_connected(*kind));
-
         let mut lost_zones = self.lost.zones();
         lost_zones.extend(self.lost_clusterset());
 
         let config = self.config.borrow().clone();
         let in_force = Arc::clone(&self.in_force.borrow());
         ServerState {
-            progress,
+            progress: self.status.progress(),
             draining: self.status.is_draining(),
             failing: failing_upstreams(&in_force, &config.config, &self.forwarder),
             config,
-            lost,
+            lost_watches: self.lost_watches(),
             lost_zones,
             has_upstreams: !in_force.servers.upstreams.is_empty(),
             node: self.node.as_ref().map(OwnNode::report),
         }
+    }
+
+    /// The kinds of objects that this process needs and whose watch is not open, as the sidecar
+    /// finds them in the metrics.
+    fn lost_watches(&self) -> Vec<String> {
+        let report = KubednsReport {
+            watches: self.watch.connections(),
+            endpoints_source: self.watch.endpoints_source(),
+            ..KubednsReport::default()
+        };
+        let lost = report.lost_watches().into_iter();
+        lost.map(str::to_owned).collect()
     }
 
     /// The zone of the cluster set, if one of its watches is not open.

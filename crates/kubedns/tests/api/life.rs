@@ -373,7 +373,11 @@ async fn stock_role_suffices() {
     let mut kubedns = Kubedns::start(&cluster, &flags).await;
     kubedns.until_answered(DB_0, "A", "10.0.0.1").await;
     kubedns.until_ready().await;
-    kubedns.logs("kind=\"configmaps\"").await;
+    let line = kubedns.logs("kind=\"configmaps\"").await;
+    assert!(
+        line.starts_with('W') && line.contains("needed_for=\"--config-map\""),
+        "{line}"
+    );
     let log = kubedns.process.stderr();
     assert_eq!(kubedns.logged("forbidden"), 2, "{log:#?}");
 }

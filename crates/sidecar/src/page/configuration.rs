@@ -45,7 +45,7 @@ fn in_force_in_kubedns(kubedns: &KubednsReport) -> Markup {
 
     html! {
         @match kubedns.config_current {
-            Some(true) => p { "the newest configuration is in force" },
+            Some(true) => p { "the newest configuration that kubedns has read is in force" },
             Some(false) => p.failed { "the newest configuration was rejected: the log of kubedns has the reason" },
             None => p { "it is unknown whether the newest configuration is in force" },
         }

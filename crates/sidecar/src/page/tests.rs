@@ -191,7 +191,7 @@ fn configuration_of_kubedns_is_shown_alone() {
     says(
         &page(&status),
         &[
-            "Configuration the newest configuration is in force names servers \
+            "Configuration the newest configuration that kubedns has read is in force names servers \
            corp.example 192.0.2.1:53 192.0.2.2:53 gone.example no usable server everything else 192.0.2.9:53 \
            upstreams that forward queries back to kubedns: 1 \
            unknown keys of the ConfigMap, which are ignored: 2",

@@ -475,7 +475,11 @@ const FAULTS_OF_KUBEDNS: &str = r#"
     kubedns_forward_loops 2           | forwarding_loop: 2 upstreams of kubedns forward queries back to kubedns: until the loops end, kubedns does not send them the queries that would come back
     kubedns_stub_servers_unresolved 1 | stub_server_unresolved: kubedns has no address for some servers of stub domains
     kubedns_stale 1                   | serving_stale: kubedns serves the records of its snapshot file
-    kubedns_watch_connected{kind="services"} 0 | api_server_lost: kubedns does not see changes of the cluster: its watch of Services or of endpoints is not open
+    kubedns_watch_connected{kind="services"} 0 | api_server_lost: kubedns has no open watch of services: it does not see their changes
+    kubedns_watch_connected{kind="endpoints"} 0 | api_server_lost: kubedns has no open watch of endpoints: it does not see their changes
+    kubedns_watch_connected{kind="namespaces"} 0 | api_server_lost: kubedns has no open watch of namespaces: it does not see their changes
+    kubedns_watch_connected{kind="pods"} 0 | api_server_lost: kubedns has no open watch of pods: it does not see their changes
+    kubedns_watch_connected{kind="configmaps"} 0 | api_server_lost: kubedns has no open watch of configmaps: it does not see their changes
     kubedns_forward_tls_trusted{upstream="tls://192.0.2.3:853"} 0 | upstream_not_trusted: the TLS certificate of the upstream tls://192.0.2.3:853 is not trusted
 "#;
 
@@ -497,10 +501,17 @@ fn faults_of_kubedns_and_nanny_are_found() {
     assert_eq!(
         found(&refused_slices),
         [
-            "api_server_lost: kubedns does not see changes of the cluster: its watch of Services or of \
-             endpoints is not open"
+            "api_server_lost: kubedns has no open watch of endpointslices: it does not see their \
+             changes"
         ]
     );
+
+    let without_dispensable = kubedns(
+        "kubedns_watch_connected{kind=\"nodes\"} 0\n\
+         kubedns_watch_connected{kind=\"serviceimports\"} 0\n\
+         kubedns_watch_connected{kind=\"imported_endpointslices\"} 0\n",
+    );
+    assert_eq!(found(&without_dispensable), [""; 0]);
     let both = SidecarStatus {
         nanny: nanny(REJECTED).nanny,
         ..kubedns("kubedns_config_current 0\n")

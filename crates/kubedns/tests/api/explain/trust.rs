@@ -1,7 +1,11 @@
 //! Warnings in explanations: before the first lists, without the API server, with an invalid
 //! configuration, and with the records of a snapshot file.
 
+use apiserver::{Resource, RunningApiServer};
+use testkit::eventually;
+
 use super::{cluster, ready, starting};
+use crate::api::cluster::PATIENCE;
 
 #[tokio::test]
 async fn explanation_before_first_lists_warns() {
@@ -39,6 +43,47 @@ async fn explanation_warns_of_lost_api_server() {
     kubedns
         .until(|| async { kubedns.warnings().await.is_empty() })
         .await;
+}
+
+/// Some flags need kinds of objects that kubedns otherwise does not watch. While the API server
+/// refuses such a kind, answers and the configuration may be out of date.
+#[tokio::test]
+async fn explanation_warns_of_refused_kind() {
+    let cluster = RunningApiServer::empty();
+    let flags = [
+        "--namespace-selector=team=x",
+        "--pods=verified",
+        "--config-map=kube-dns",
+    ];
+    let kubedns = starting(&cluster, &flags).await;
+    kubedns.until_ready().await;
+
+    for (resource, kind) in [
+        (Resource::Namespaces, "namespaces"),
+        (Resource::Pods, "pods"),
+        (Resource::ConfigMaps, "configmaps"),
+    ] {
+        kubedns
+            .until(|| async { kubedns.warnings().await.is_empty() })
+            .await;
+        let rule = cluster.faults.forbid(resource);
+        cluster.faults.cut_watches();
+
+        // The other watches are opened again.
+        let expected = format!("no watch of {kind} is open: kubedns does not see their changes");
+        eventually(PATIENCE, || async {
+            let explanation = kubedns.explain("name=web.apps&type=A").await;
+            let warnings = &explanation["warnings"];
+            if warnings[0]["text"] == expected {
+                Ok(())
+            } else {
+                Err(warnings.clone())
+            }
+        })
+        .await;
+        cluster.faults.remove(rule);
+    }
+    kubedns.stop().await;
 }
 
 #[tokio::test]
