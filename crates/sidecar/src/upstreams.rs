@@ -75,6 +75,8 @@ pub(crate) struct UpstreamProbes {
     settings: ProbeSettings,
     metrics: UpstreamMetrics,
     known: Mutex<BTreeMap<SocketAddr, ProbedUpstream>>,
+    /// The last known report of the nanny; empty before the first.
+    nanny: Mutex<NannyStatus>,
     /// The addresses of dnsmasq's last list, in its order.
     listed: Mutex<Vec<SocketAddr>>,
 }
@@ -96,6 +98,7 @@ impl UpstreamProbes {
             settings,
             metrics: UpstreamMetrics::new(namespace, metrics)?,
             known: Mutex::default(),
+            nanny: Mutex::default(),
             listed: Mutex::default(),
         })
     }
@@ -144,8 +147,13 @@ impl UpstreamProbes {
         // Only the nanny knows which names an upstream serves: dnsmasq lists only addresses.
         match list_upstreams(&self.dnsmasq).await {
             Ok(listed) => {
-                let nanny = self.peers.nanny.report().await.known.unwrap_or_default();
-                self.apply_list(&listed, &nanny);
+                // If the report is missing now, the upstreams most likely still serve the same
+                // names. Without their names, the servers of stub domains would count as servers
+                // for external names.
+                if let Some(report) = self.peers.nanny.report().await.known {
+                    *self.nanny.lock() = report;
+                }
+                self.apply_list(&listed, &self.nanny.lock());
             }
             Err(error) => {
                 tracing::debug!(server = %self.dnsmasq, error, "dnsmasq does not list its servers");

@@ -202,6 +202,30 @@ async fn query_depends_on_served_names() {
     );
 }
 
+/// The server of a stub domain may refuse all other queries. It must not be queried for external
+/// names while the report of the nanny cannot be read.
+#[tokio::test]
+async fn purpose_is_kept_without_report() {
+    let stub = Server::start(|asked: &Asked| {
+        let rcode = if asked.name() == "acme.local." {
+            "NOERROR"
+        } else {
+            "REFUSED"
+        };
+        Reply::to(&asked.packet).rcode(rcode).into()
+    })
+    .await;
+    let nanny = routes(&[("acme.local", stub.addr())], &[], &[]);
+    let mut lab = Lab::start(&[text(stub.addr(), 0)], &nanny, Vec::new()).await;
+    lab.rounds(1).await;
+    assert_eq!(lab.said(), ["Answers [acme.local] 0 of 1, asked 0"]);
+
+    let without_report = ReportPeers::without_ranking("", "/nonexistent/status.json");
+    Arc::get_mut(&mut lab.upstreams).unwrap().peers = Arc::new(without_report);
+    lab.rounds(1).await;
+    assert_eq!(lab.said(), ["Answers [acme.local] 0 of 2, asked 0"]);
+}
+
 #[tokio::test]
 async fn history_has_last_results() {
     let server = answering("NXDOMAIN").await;
