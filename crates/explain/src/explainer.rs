@@ -86,8 +86,8 @@ impl Explainer {
         }
     }
 
-    /// The options of dnsmasq, if it is in front of kubedns and its nanny reports them.
-    async fn read_arguments(&self) -> Option<DnsmasqArguments> {
+    /// The status of the nanny, if dnsmasq is in front of kubedns.
+    async fn read_nanny_status(&self) -> Option<NannyStatus> {
         if !self.topology.is_behind_dnsmasq() {
             return None;
         }
@@ -98,11 +98,7 @@ impl Explainer {
         let path = if path.is_empty() { "/" } else { path };
         let page = http::get(authority, path, NANNY_TIMEOUT, MAX_NANNY_STATUS).await;
         let body = page.ok()?.body;
-
-        // A nanny of another version may report no options.
-        let status = NannyStatus::parse(&String::from_utf8_lossy(&body)).ok()?;
-        let arguments = &status.dnsmasq.arguments;
-        (!arguments.is_empty()).then(|| DnsmasqArguments::parse(arguments))
+        NannyStatus::parse(&String::from_utf8_lossy(&body)).ok()
     }
 
     /// Explains a name on a blocking thread. A wildcard visits all Services, which takes many
@@ -114,7 +110,7 @@ impl Explainer {
         let slot = Arc::clone(&self.slots)
             .try_acquire_owned()
             .map_err(|_| ExplainError::Busy)?;
-        let arguments = self.read_arguments().await;
+        let nanny = self.read_nanny_status().await.unwrap_or_default();
         let this = self.clone();
         let (result, done) = oneshot::channel();
 
@@ -122,7 +118,7 @@ impl Explainer {
             let _turn = this.share.turn();
             if !result.is_closed() {
                 // The explanation is dropped if the client has disconnected in the meantime.
-                let _ = result.send(this.explain_now(request, arguments));
+                let _ = result.send(this.explain_now(request, &nanny));
             }
             drop(slot);
         });
@@ -131,17 +127,17 @@ impl Explainer {
     }
 
     /// Explains a name from the records and objects that are published now.
-    fn explain_now(
-        &self,
-        request: ExplainRequest,
-        arguments: Option<DnsmasqArguments>,
-    ) -> Explanation {
+    fn explain_now(&self, request: ExplainRequest, nanny: &NannyStatus) -> Explanation {
         let server = (self.server)();
+        // A nanny of another version may report no options.
+        let options = &nanny.dnsmasq.arguments;
+        let arguments = (!options.is_empty()).then(|| DnsmasqArguments::parse(options));
         let front = DnsFront {
             config: Arc::clone(&server.config.config),
             topology: self.topology,
             hosts: dnsclient::hosts::FILE.into(),
             arguments,
+            added_servers: nanny.routes.added_servers(),
         };
 
         // Objects are published before the records that are made from them. The records are read

@@ -22,7 +22,9 @@ use crate::reasoning::similar_names::{
     NameReading, SimilarNames, read_candidates, services_to_look_up, suggest_names,
 };
 use crate::reasoning::summary::{most_telling, summarise, summarise_tried};
-use crate::reasoning::warnings::{warn_of_lost_zones, warn_of_state, warn_of_upstreams};
+use crate::reasoning::warnings::{
+    warn_of_added_servers, warn_of_lost_zones, warn_of_state, warn_of_upstreams,
+};
 use crate::request::{ExplainRequest, RequestedSearch};
 
 /// A request, and the findings from the records.
@@ -114,6 +116,7 @@ impl NameSurvey {
         detail.reasons.extend(similar.remark());
         let mut warnings = warn_of_state(server, found, &detail.objects, now);
         warnings.extend(warn_of_lost_zones(server, &self.snapshot, &candidate.name));
+        warnings.extend(warn_of_added_servers(&self.candidates));
         warnings.extend(warn_of_upstreams(server, &self.snapshot, &self.candidates));
 
         Explanation {

@@ -88,6 +88,7 @@ impl Nanny {
         let plan = plan_launch(settings, directory.as_deref());
         let report = Report::new()?;
         report.set_arguments(arguments.shown_options());
+        report.set_argument_servers(&arguments.addresses_for_all_names());
         report.set_dnsmasq(&dnsmasq, effect_of_edits(&plan, flags.restart_dnsmasq))?;
 
         let stop_tasks = CancellationToken::new();
@@ -244,7 +245,6 @@ impl NannyStart {
 
         let mark = LoopMark::random();
         let in_arguments = self.arguments.addresses_for_all_names();
-        self.report.set_argument_servers(&in_arguments);
         let report = self.report.clone();
         let finder = LoopFinder::new(
             mark.clone(),

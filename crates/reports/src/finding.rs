@@ -66,7 +66,8 @@ pub enum FindingKind {
     UpstreamNotTrusted,
     /// An upstream forwards back to the pod.
     ForwardingLoop,
-    /// dnsmasq forwards to servers from its arguments, in addition to the servers of the ConfigMap.
+    /// dnsmasq forwards to servers from its arguments, in addition to kubedns or the servers of the
+    /// ConfigMap.
     ServersAdded,
     /// The newest ConfigMap is rejected.
     ConfigRejected,
@@ -221,7 +222,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Upstreams,
         "servers_added",
         "servers-from-arguments",
-        "Remove --server from the arguments of dnsmasq, or list these servers in upstreamNameservers of the ConfigMap, too.",
+        "Remove --server from the arguments of dnsmasq. To keep the servers, list them in upstreamNameservers of the ConfigMap.",
     ),
     FindingFacts::degraded(
         FindingKind::ConfigRejected,

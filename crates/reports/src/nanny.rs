@@ -223,6 +223,19 @@ impl RoutesStatus {
     pub fn forwards_to_kubedns(&self) -> bool {
         self.upstreams_from.as_deref() == Some("kubedns")
     }
+
+    /// The servers that dnsmasq's arguments add to kubedns, or to `upstreamNameservers`, for
+    /// external names. Empty if dnsmasq uses the servers of resolv.conf.
+    pub fn added_servers(&self) -> Vec<String> {
+        match self.upstreams_from.as_deref() {
+            Some("configuration" | "kubedns") => {
+                let mut servers = self.argument_servers.clone();
+                servers.retain(|server| !self.upstreams.contains(server));
+                servers
+            }
+            _ => Vec::new(),
+        }
+    }
 }
 
 #[cfg(test)]

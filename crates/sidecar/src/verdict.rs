@@ -194,23 +194,18 @@ fn nanny_faults(nanny: &NannyStatus) -> Vec<PodFault> {
     faults
 }
 
-/// The fault of a dnsmasq whose arguments add servers to those of the ConfigMap. An operator who
-/// reads the ConfigMap does not see that some of the queries go to these servers.
+/// The fault of a dnsmasq whose arguments add servers to kubedns, or to the servers of the
+/// ConfigMap. An operator who reads the ConfigMap does not see that some of the queries go to these
+/// servers.
 fn added_servers(routes: &RoutesStatus) -> Option<PodFault> {
-    let is_configured = routes.upstreams_from.as_deref() == Some("configuration");
-    let of_arguments = routes.argument_servers.iter();
-    let added: Vec<&str> = of_arguments
-        .filter(|server| !routes.upstreams.contains(server))
-        .map(String::as_str)
-        .collect();
-    if !is_configured || added.is_empty() {
+    let added = routes.added_servers();
+    if added.is_empty() {
         return None;
     }
 
-    let servers = added.join(", ");
     let text = format!(
-        "for external names, dnsmasq also queries servers from its arguments, which the ConfigMap \
-         does not replace: {servers}"
+        "for external names, dnsmasq also queries servers from its arguments: {}",
+        added.join(", ")
     );
     Some(PodFault::new(FindingKind::ServersAdded, "dnsmasq", text))
 }

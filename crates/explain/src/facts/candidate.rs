@@ -116,7 +116,9 @@ impl NameCandidate {
     /// See [`DnsmasqPath::keeps_seconds`].
     fn cached_seconds(&self, front: &DnsFront) -> Option<u32> {
         let is_own = self.is_from_hosts() || self.is_from_arguments();
-        if self.dnsmasq.asks != DnsmasqAsks::Kubedns || is_own {
+        let asks_only_kubedns =
+            self.dnsmasq.asks == DnsmasqAsks::Kubedns && self.dnsmasq.servers.is_empty();
+        if !asks_only_kubedns || is_own {
             return None;
         }
         if !front.has_cache() {
@@ -178,6 +180,14 @@ fn ask_types(
         answers.retain(|answer| answer.from_hosts);
     }
     answers
+}
+
+/// The candidates that a resolver queries: its search ends at the first answer.
+pub(crate) fn queried_candidates(
+    candidates: &[NameCandidate],
+) -> impl Iterator<Item = &NameCandidate> {
+    let count = first_answered(candidates).map_or(candidates.len(), |at| at + 1);
+    candidates.iter().take(count)
 }
 
 /// The index of the first candidate with an answer.

@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::{Name, reverse};
 
+use crate::document::DnsmasqAsks;
+
 /// Options that change the answers of every server, including kubedns.
 const ABOUT_ANSWERS: [&str; 2] = ["filter-rr", "max-ttl"];
 /// Options that change the addresses in the answers of every server.
@@ -22,8 +24,10 @@ const REBIND_OK: &str = "rebind-domain-ok";
 const BOGUS_PRIV: &str = "bogus-priv";
 /// Options that give dnsmasq records of its own. The values contain the owner names of the records.
 const ABOUT_RECORDS: [&str; 4] = ["cname", HOST_RECORD, "srv-host", "txt-record"];
-/// Options about the names outside all domains that have servers of their own.
-const ABOUT_OTHER_NAMES: [&str; 3] = ["domain-needed", "no-resolv", "resolv-file"];
+/// dnsmasq answers queries for addresses of one-label names itself.
+const DOMAIN_NEEDED: &str = "domain-needed";
+/// Options about the servers of resolv.conf.
+const ABOUT_RESOLV_CONF: [&str; 2] = ["no-resolv", "resolv-file"];
 /// Addresses for the names of domains: `/DOMAIN/DOMAIN/ADDRESS`. Without an address, dnsmasq
 /// answers NXDOMAIN for the names.
 const ADDRESS: &str = "address";
@@ -187,12 +191,13 @@ impl DnsmasqArguments {
     }
 
     /// The options, as written, that matter for a `name` outside all domains that have servers of
-    /// their own.
-    pub(crate) fn about_forwarded_name(&self, name: &Name) -> Vec<String> {
-        let options = self.0.iter().filter(|option| {
-            let is_plain_server = option.is_server() && !option.value.starts_with('/');
-            let is_about_names = ABOUT_OTHER_NAMES.contains(&option.name.as_str());
-            is_plain_server || is_about_names || self.is_about_answers(option, name)
+    /// their own. With kubedns as the server, the options about resolv.conf do not matter.
+    pub(crate) fn about_forwarded_name(&self, name: &Name, asks: DnsmasqAsks) -> Vec<String> {
+        let options = self.0.iter().filter(|option| match option.name.as_str() {
+            DOMAIN_NEEDED => true,
+            about if ABOUT_RESOLV_CONF.contains(&about) => asks != DnsmasqAsks::Kubedns,
+            _ if option.is_server() => !option.value.starts_with('/'),
+            _ => self.is_about_answers(option, name),
         });
         options.map(DnsmasqOption::text).collect()
     }
@@ -339,7 +344,10 @@ mod tests {
             "--cache-size=0",
         ];
         let name = Name::parse("www.test.").unwrap();
-        assert_eq!(given.about_forwarded_name(&name), expected);
+        let about = given.about_forwarded_name(&name, DnsmasqAsks::Arguments);
+        assert_eq!(about, expected);
+        let about = given.about_forwarded_name(&name, DnsmasqAsks::Kubedns);
+        assert_eq!(about, expected[1..]);
         assert_eq!(
             given.about_answers(&name),
             ["--filter-AAAA", "--cache-size=0"]

@@ -4,8 +4,8 @@
 //! are assumed. With these stock options, dnsmasq forwards the cluster domain and both reverse
 //! trees to kubedns, and does not cache negative answers. The nanny adds the stub domains and
 //! upstream servers of the ConfigMap. With `-forward=kubedns`, or with rules for external names,
-//! the nanny adds kubedns and no other server. This module assumes that dnsmasq also forwards
-//! further zones (etcd, external, cluster set) to kubedns.
+//! the nanny gives dnsmasq only kubedns, in place of all these servers. This module assumes that
+//! dnsmasq also forwards further zones (etcd, external, cluster set) to kubedns.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -32,6 +32,9 @@ pub(crate) struct DnsFront {
     pub(crate) hosts: PathBuf,
     /// The options of dnsmasq; `None` if the nanny does not report them.
     pub(crate) arguments: Option<DnsmasqArguments>,
+    /// The servers for external names that the options add to kubedns, or to the servers of the
+    /// configuration, as the nanny reports.
+    pub(crate) added_servers: Vec<String>,
 }
 
 impl DnsFront {
@@ -176,24 +179,20 @@ impl DnsFront {
         {
             return path;
         }
-        // If dnsmasq is only a cache, or if there are rules for external names, the nanny gives
-        // dnsmasq no other server than kubedns.
-        if self.topology == DnsmasqTopology::Cache || self.config.has_external_rules() {
-            return self.with_options(name, path_to_kubedns(kubedns_domain.as_ref()));
-        }
 
         // dnsmasq selects the servers of the longest matching domain. If the same domain belongs to
         // kubedns and to a stub domain, dnsmasq uses the servers of both.
         match (kubedns_domain, self.stub_domain(name)) {
-            (Some(domain), Some(stub)) if domain == stub.domain && stub.is_plain() => self
-                .with_options(
+            (Some(domain), Some(stub)) if domain == stub.domain && self.queries_itself(&stub) => {
+                self.with_options(
                     name,
                     dnsmasq_path(
                         DnsmasqAsks::KubednsAndStubDomain,
                         Some(&stub.domain),
                         stub.servers,
                     ),
-                ),
+                )
+            }
             (Some(domain), stub)
                 if stub
                     .as_ref()
@@ -203,7 +202,7 @@ impl DnsFront {
             }
             (_, Some(stub)) => {
                 let domain = Some(&stub.domain);
-                let path = if stub.is_plain() {
+                let path = if self.queries_itself(&stub) {
                     dnsmasq_path(DnsmasqAsks::StubDomain, domain, stub.servers)
                 } else {
                     path_to_kubedns(domain)
@@ -245,7 +244,11 @@ impl DnsFront {
         } = options;
         let path = match (decision, stub) {
             (DomainDecision::Standard, _) => self.path_to_upstreams(name),
-            // dnsmasq asks the servers of the stub domain, too.
+            // dnsmasq asks the servers of the stub domain, too, or kubedns in their place.
+            (DomainDecision::Servers, Some(stub)) if !self.queries_itself(&stub) => {
+                let path = dnsmasq_path(DnsmasqAsks::Kubedns, Some(&domain), &servers);
+                self.with_options(name, path)
+            }
             (DomainDecision::Servers, Some(stub)) => {
                 let of_stub = stub.servers.iter().map(ToString::to_string);
                 let all: Vec<String> = of_stub.chain(servers).collect();
@@ -284,9 +287,13 @@ impl DnsFront {
     fn path_to_upstreams(&self, name: &Name) -> DnsmasqPath {
         let upstreams = &self.config.upstream_nameservers;
         let path = match &self.arguments {
-            // If dnsmasq cannot query all upstreams, the nanny makes kubedns the only server for
+            // If dnsmasq cannot query all upstreams, the nanny makes kubedns the server for
             // external names.
-            _ if upstreams.iter().any(|server| server.plain().is_none()) => path_to_kubedns(None),
+            _ if self.forwards_all_to_kubedns()
+                || upstreams.iter().any(|server| server.plain().is_none()) =>
+            {
+                dnsmasq_path(DnsmasqAsks::Kubedns, None, &self.added_servers)
+            }
             _ if !upstreams.is_empty() => dnsmasq_path(DnsmasqAsks::Upstreams, None, upstreams),
             Some(arguments) if !arguments.reads_resolv_conf() => {
                 dnsmasq_path(DnsmasqAsks::Arguments, None, &arguments.servers())
@@ -295,9 +302,21 @@ impl DnsFront {
         };
         let arguments = self.arguments.as_ref();
         DnsmasqPath {
-            arguments: arguments.map(|arguments| arguments.about_forwarded_name(name)),
+            arguments: arguments.map(|arguments| arguments.about_forwarded_name(name, path.asks)),
             ..path
         }
+    }
+
+    /// Whether dnsmasq is only a cache, or there are rules for external names. The nanny then gives
+    /// dnsmasq no server but kubedns.
+    fn forwards_all_to_kubedns(&self) -> bool {
+        self.topology == DnsmasqTopology::Cache || self.config.has_external_rules()
+    }
+
+    /// Whether dnsmasq queries the servers of the stub domain itself. Otherwise the nanny makes
+    /// dnsmasq forward the domain to kubedns.
+    fn queries_itself(&self, stub: &StubDomain<'_>) -> bool {
+        stub.servers.iter().all(ServerAddr::is_plain) && !self.forwards_all_to_kubedns()
     }
 
     /// The longest domain that contains `name` and that dnsmasq forwards to kubedns.
@@ -342,14 +361,6 @@ impl DnsFront {
 struct StubDomain<'c> {
     domain: Name,
     servers: &'c [ServerAddr],
-}
-
-impl StubDomain<'_> {
-    /// Whether dnsmasq can query all servers. Otherwise the nanny makes dnsmasq forward the domain
-    /// to kubedns.
-    fn is_plain(&self) -> bool {
-        self.servers.iter().all(ServerAddr::is_plain)
-    }
 }
 
 /// The path of a query if pods query kubedns directly. One of the servers to which kubedns forwards

@@ -1,5 +1,5 @@
-//! Warnings about the state of kubedns, its configuration, and the zones, objects and upstream
-//! servers of a name.
+//! Warnings about the state of kubedns, its configuration, the arguments of dnsmasq, and the zones,
+//! objects and upstream servers of a name.
 
 mod upstreams;
 
@@ -9,10 +9,12 @@ use dnsconfig::ConfigState;
 use skydns::FurtherZone;
 use wire::Name;
 
-use crate::document::{CodedNote, ServiceObjects};
+use crate::document::{CodedNote, DnsmasqAsks, ServiceObjects};
+use crate::facts::candidate::{NameCandidate, queried_candidates};
 use crate::facts::name_kind::further_zone;
 use crate::facts::objects::FoundObjects;
 use crate::facts::server_state::{LostZone, ServerState};
+use crate::list::join;
 use crate::moment::Moment;
 
 pub(crate) use self::upstreams::warn_of_upstreams;
@@ -123,6 +125,17 @@ pub(crate) fn warn_of_lost_zones(
         warnings.extend(lost.map(|lost| lost_zone_note(lost, is_loaded)));
     }
     warnings
+}
+
+/// The warning about servers in dnsmasq's arguments that may answer in place of kubedns.
+pub(crate) fn warn_of_added_servers(candidates: &[NameCandidate]) -> Option<CodedNote> {
+    let mut paths = queried_candidates(candidates).map(|candidate| &candidate.dnsmasq);
+    let path = paths.find(|path| path.asks == DnsmasqAsks::Kubedns && !path.servers.is_empty())?;
+    let text = format!(
+        "dnsmasq also asks {} from its arguments: pods may get the answers of these servers instead",
+        join(&path.servers)
+    );
+    Some(CodedNote::new("servers_added", text))
 }
 
 fn lost_zone_note(lost: &LostZone, is_loaded: bool) -> CodedNote {

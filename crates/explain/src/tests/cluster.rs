@@ -42,6 +42,8 @@ pub(super) struct Cluster {
     pub(super) hosts: PathBuf,
     /// The options of dnsmasq, if the nanny reports them.
     pub(super) arguments: Option<DnsmasqArguments>,
+    /// The servers that the options add to kubedns, as the nanny reports.
+    pub(super) added_servers: Vec<String>,
 }
 
 impl Cluster {
@@ -87,6 +89,7 @@ impl Cluster {
             topology: DnsmasqTopology::DropIn,
             hosts: PathBuf::new(),
             arguments: None,
+            added_servers: Vec::new(),
         }
     }
 
@@ -154,6 +157,7 @@ impl Cluster {
             topology: self.topology,
             hosts: self.hosts.clone(),
             arguments: self.arguments.clone(),
+            added_servers: self.added_servers.clone(),
         };
         let request = ExplainRequest::parse(parameters).ok()?;
 

@@ -7,6 +7,7 @@ use wire::{Name, rcode, rtype};
 
 use super::cluster::Cluster;
 use crate::DnsmasqTopology;
+use crate::facts::dnsmasq_arguments::DnsmasqArguments;
 
 /// A cluster with a rule of each kind.
 fn cluster() -> Cluster {
@@ -102,6 +103,66 @@ fn path_of_denied_name_ends_at_kubedns() {
         assert_eq!(line("x.ads.test."), path);
         let beyond = line("www.outside.test.");
         assert!(beyond.contains(", and kubedns asks "), "{beyond}");
+    }
+}
+
+/// With rules, or with `--topology=cache`, arguments of dnsmasq still send queries to other
+/// servers. The arguments add the server 10.0.0.9 for all names. Each row has a further argument, a
+/// name, the warning if there is one, and the path.
+#[test]
+fn servers_of_arguments_are_named() {
+    let mut cluster = cluster();
+    cluster.added_servers = vec!["10.0.0.9:53".to_owned()];
+    let of_all = "dnsmasq also asks 10.0.0.9:53 from its arguments: pods may get the answers of these servers instead";
+    let of_domain = "dnsmasq also asks 10.0.0.8 from its arguments: pods may get the answers of these servers instead";
+    for (option, name, warning, path) in [
+        (
+            "--no-resolv",
+            "x.ads.test.",
+            Some(of_all),
+            "dnsmasq asks kubedns for all names; dnsmasq also asks 10.0.0.9:53, and the first answer counts; \
+             these arguments of dnsmasq matter: --server=10.0.0.9",
+        ),
+        (
+            "--filter-AAAA",
+            "www.outside.test.",
+            Some(of_all),
+            "dnsmasq asks kubedns for all names, and kubedns asks 192.0.2.53:53; dnsmasq also asks 10.0.0.9:53, \
+             and the first answer counts; these arguments of dnsmasq matter: --server=10.0.0.9 --filter-AAAA",
+        ),
+        (
+            "--server=/test/10.0.0.8",
+            "x.acme.test.",
+            None,
+            "dnsmasq asks kubedns for acme.test, and kubedns asks 192.0.2.7:53 of the stub domain acme.test",
+        ),
+        (
+            "--server=/acme.test/10.0.0.8",
+            "x.acme.test.",
+            Some(of_domain),
+            "dnsmasq asks kubedns for acme.test, and kubedns asks 192.0.2.7:53 of the stub domain acme.test; \
+             dnsmasq also asks 10.0.0.8, and the first answer counts; \
+             these arguments of dnsmasq matter: --server=/acme.test/10.0.0.8",
+        ),
+        (
+            "--no-resolv",
+            "web.apps.svc.cluster.local.",
+            None,
+            "dnsmasq asks kubedns for cluster.local; dnsmasq caches the answer for up to 30 s",
+        ),
+    ] {
+        let options = ["--server=10.0.0.9", option].map(str::to_owned);
+        cluster.arguments = Some(DnsmasqArguments::parse(&options));
+        for topology in [DnsmasqTopology::DropIn, DnsmasqTopology::Cache] {
+            cluster.topology = topology;
+            let warnings = cluster.explain(name).warnings;
+            let texts: Vec<String> = warnings.into_iter().map(|warning| warning.text).collect();
+            assert_eq!(texts, Vec::from_iter(warning), "{name} {topology:?}");
+
+            let text = cluster.text(name);
+            let line = text.lines().find_map(|line| line.strip_prefix("path"));
+            assert_eq!(line.unwrap_or_default().trim(), path, "{topology:?}");
+        }
     }
 }
 

@@ -231,12 +231,14 @@ fn path_text(detail: &NameDetail) -> String {
     let beyond = beyond_kubedns_text(detail);
 
     let path = match asks {
-        DnsmasqAsks::Kubedns if domain == "." => {
-            format!("dnsmasq asks kubedns for all names{beyond}")
-        }
         DnsmasqAsks::Kubedns => {
-            let cached = cached_text(detail);
-            format!("dnsmasq asks kubedns for {domain}{beyond}{cached}")
+            let names = if domain == "." { "all names" } else { domain };
+            let others = match servers.as_str() {
+                "" => String::new(),
+                servers => format!("; dnsmasq also asks {servers}, and the first answer counts"),
+            };
+            let cached = if domain == "." { String::new() } else { cached_text(detail) };
+            format!("dnsmasq asks kubedns for {names}{beyond}{others}{cached}")
         }
         DnsmasqAsks::StubDomain => {
             format!("dnsmasq asks {servers} of the stub domain {domain}; kubedns is not asked")

@@ -429,3 +429,15 @@ async fn argument_does_not_take_configured_names() {
         rig.end().await;
     }
 }
+
+#[tokio::test]
+async fn servers_of_arguments_are_reported() {
+    let kubedns = Kubedns::start("192.0.2.1").await;
+    for flag in ["-forward=dnsmasq", "-forward=kubedns"] {
+        let setup = NannySetup::new().flag(flag).flag(kubedns.flag());
+        let rig = setup.dnsmasq("--server=192.0.2.53").start().await;
+        let servers = &rig.status()["routes"]["argumentServers"];
+        assert_eq!(*servers, json!(["192.0.2.53:53"]), "{flag}");
+        rig.end().await;
+    }
+}

@@ -579,9 +579,12 @@ fn stub_domain_without_server_is_fault() {
 
 #[test]
 fn added_servers_of_arguments_are_found() {
-    let added = "servers_added: for external names, dnsmasq also queries servers from its arguments, \
-        which the ConfigMap does not replace: 192.0.2.9:53";
-    for (origin, expected) in [("configuration", Some(added)), ("resolv.conf", None)] {
+    let added = "servers_added: for external names, dnsmasq also queries servers from its arguments: 192.0.2.9:53";
+    for (origin, expected) in [
+        ("configuration", Some(added)),
+        ("kubedns", Some(added)),
+        ("resolv.conf", None),
+    ] {
         let json = serde_json::json!({"routes": {
             "upstreams": ["192.0.2.1:53"],
             "upstreamsFrom": origin,

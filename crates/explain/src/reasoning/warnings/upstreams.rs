@@ -7,7 +7,7 @@ use cluster::snapshot::Snapshot;
 use wire::Name;
 
 use crate::document::{CodedNote, LookupOutcome};
-use crate::facts::candidate::{NameCandidate, first_answered};
+use crate::facts::candidate::{NameCandidate, queried_candidates};
 use crate::facts::server_state::{FailingCause, FailingUpstream, ServerState};
 use crate::list::join;
 
@@ -43,9 +43,7 @@ struct ForwardedName {
 
 fn forwarded_names(snapshot: &Snapshot, candidates: &[NameCandidate]) -> Vec<ForwardedName> {
     let mut names = Vec::new();
-    // A resolver ends its search at the first answer.
-    let asked = first_answered(candidates).map_or(candidates.len(), |at| at + 1);
-    for candidate in candidates.iter().take(asked) {
+    for candidate in queried_candidates(candidates) {
         if candidate.outcome() == LookupOutcome::Forwarded {
             names.push(ForwardedName::of_candidate(snapshot, candidate));
         }
