@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 use smol_str::SmolStr;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OnceCell, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -217,15 +217,6 @@ impl<E: Send + 'static> NamespaceFeed<E> {
 
 impl<E: Send + 'static> NamespaceFeeds<E> {
     async fn run(self, stop: CancellationToken) {
-        // `RelistStarted` is sent once, before any namespace begins its own list.
-        let begun = ReceivedEvent {
-            event: self.converter.convert_without_object(Change::RelistStarted),
-            at: Instant::now().into_std(),
-        };
-        if self.sink.send(begun).await.is_err() {
-            return;
-        }
-
         let mut tasks = JoinSet::new();
         for (index, namespace) in self.feeds.into_iter().enumerate() {
             let account = NamespaceAccount {
@@ -249,6 +240,8 @@ impl<E: Send + 'static> NamespaceFeeds<E> {
 struct JointState {
     states: Mutex<Vec<FeedState>>,
     state: watch::Sender<FeedState>,
+    /// Set once `RelistStarted` has been sent.
+    begun: OnceCell<()>,
     /// Number of namespaces whose first list is not complete yet.
     unlisted: AtomicUsize,
     metrics: FeedMetrics,
@@ -260,6 +253,7 @@ impl JointState {
         Self {
             states: Mutex::new(vec![state; feeds]),
             state: watch::Sender::new(state),
+            begun: OnceCell::new(),
             unlisted: AtomicUsize::new(feeds),
             metrics,
         }
@@ -352,12 +346,7 @@ impl<E: Send + 'static> NamespaceAccount<E> {
     ) -> Result<(), ReceiverGone> {
         let at = received.at;
         match received.event {
-            Change::RelistStarted => {
-                // `RelistStarted` is not forwarded. Otherwise the receiver would take this list for
-                // the list of all namespaces, and would delete the objects of the other namespaces.
-                self.relist.begin(self.names.iter().cloned());
-                Ok(())
-            }
+            Change::RelistStarted => self.begin_list(at).await,
             Change::RelistDone => self.finish_list(at).await,
             Change::Apply(NamedEvent { name, event }) => {
                 self.relist.note_seen(&name);
@@ -370,6 +359,17 @@ impl<E: Send + 'static> NamespaceAccount<E> {
                 self.send_change(Change::Deleted(key), at).await
             }
         }
+    }
+
+    /// Begins a list. Only the first list of any namespace is reported as the beginning of a list.
+    /// After another report, the receiver would delete the objects of the other namespaces.
+    async fn begin_list(&mut self, at: std::time::Instant) -> Result<(), ReceiverGone> {
+        self.relist.begin(self.names.iter().cloned());
+
+        // While another namespace sends `RelistStarted`, this one waits. No object may precede it.
+        let send_once = || self.send_change(Change::RelistStarted, at);
+        self.joint.begun.get_or_try_init(send_once).await?;
+        Ok(())
     }
 
     /// Ends a list and deletes the objects that the list did not contain.

@@ -82,6 +82,21 @@ async fn relisted_namespace_leaves_the_others() {
     assert_eq!(seen, (1, &["a/one".to_owned()][..]));
 }
 
+/// Nothing is known about the objects before the first response.
+#[tokio::test]
+async fn unreachable_server_begins_no_list() {
+    let server = RunningApiServer::empty();
+    server.set(service("a", "one"));
+    server.faults.down();
+    let mut feed = start::<Service>(&server, &only(&["a", "b"])).await;
+    feed.until_restarted("unreachable").await;
+    let early = feed.changes.try_recv();
+    assert!(early.is_err(), "{early:?}");
+
+    server.faults.up();
+    feed.until_known(&["a/one"]).await;
+}
+
 #[tokio::test]
 async fn worst_namespace_determines_the_state() {
     let server = RunningApiServer::empty();
