@@ -67,6 +67,11 @@ impl ClusterSet {
     pub(crate) fn apply_import(&mut self, change: Change<ServiceImport>) {
         match change {
             Change::RelistStarted => self.import_lists.begin(self.imports.keys().cloned()),
+            Change::RelistDoneIn(namespace) => {
+                for key in self.import_lists.finish_in(&namespace) {
+                    self.remove_import(&key);
+                }
+            }
             Change::RelistDone => {
                 for key in self.import_lists.finish() {
                     self.remove_import(&key);
@@ -98,6 +103,11 @@ impl ClusterSet {
     pub(crate) fn apply_slice(&mut self, change: Change<ImportedSlice>) {
         match change {
             Change::RelistStarted => self.slice_lists.begin(self.owners.keys().cloned()),
+            Change::RelistDoneIn(namespace) => {
+                for key in self.slice_lists.finish_in(&namespace) {
+                    self.remove_slice(&key);
+                }
+            }
             Change::RelistDone => {
                 for key in self.slice_lists.finish() {
                     self.remove_slice(&key);

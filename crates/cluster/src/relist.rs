@@ -5,6 +5,8 @@ use std::hash::Hash;
 
 use foldhash::quality::RandomState;
 
+use crate::objects::ObjectKey;
+
 /// The progress of the lists of one kind of objects. `K` is the key of an object.
 #[derive(Debug)]
 pub(crate) struct RelistTracker<K> {
@@ -38,6 +40,15 @@ impl<K: Hash + Eq> RelistTracker<K> {
         }
     }
 
+    /// Ends the part of a list that `is_in_part` selects. Returns the known objects of this part
+    /// that the list did not contain.
+    pub(crate) fn finish_part(&mut self, is_in_part: impl Fn(&K) -> bool) -> Vec<K> {
+        match &mut self.unseen {
+            Some(unseen) => unseen.extract_if(is_in_part).collect(),
+            None => Vec::new(),
+        }
+    }
+
     /// Ends a list and returns the known objects that the list did not contain.
     pub(crate) fn finish(&mut self) -> Vec<K> {
         self.complete = true;
@@ -53,5 +64,13 @@ impl<K: Hash + Eq> RelistTracker<K> {
     /// Whether a list has ever completed.
     pub(crate) fn is_complete(&self) -> bool {
         self.complete
+    }
+}
+
+impl RelistTracker<ObjectKey> {
+    /// Ends the part of a list in one namespace. Returns the known objects of this namespace that
+    /// the list did not contain.
+    pub(crate) fn finish_in(&mut self, namespace: &str) -> Vec<ObjectKey> {
+        self.finish_part(|key| key.namespace == namespace)
     }
 }

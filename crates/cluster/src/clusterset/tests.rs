@@ -267,6 +267,22 @@ fn unlisted_imports_answer_servfail() {
 }
 
 #[test]
+fn listed_namespace_loses_deleted_imports() {
+    let (mut index, published) = index(Namespaces::All);
+    list(&mut index, &[web()], &[]);
+    for (change, expected) in [
+        (Change::RelistStarted, "NOERROR 10.0.0.1"),
+        (Change::RelistDoneIn("other".into()), "NOERROR 10.0.0.1"),
+        (Change::RelistDoneIn("apps".into()), "NXDOMAIN"),
+    ] {
+        index.apply(Event::ServiceImport(change));
+        index.publish();
+        let answer = said(&published, "web.apps.svc.clusterset.local.", "A");
+        assert_eq!(answer, expected);
+    }
+}
+
+#[test]
 fn imports_of_unserved_namespaces_are_hidden() {
     let (mut index, published) = index(Namespaces::Selected("team=a".to_owned()));
     let web = web();

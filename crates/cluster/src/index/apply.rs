@@ -40,10 +40,13 @@ impl Index {
     fn apply_service(&mut self, change: Change<Service>) {
         match change {
             Change::RelistStarted => self.store.begin_service_list(),
+            Change::RelistDoneIn(namespace) => {
+                let gone = self.store.services.finish_in(&namespace);
+                self.remove_services(gone);
+            }
             Change::RelistDone => {
-                for key in self.store.services.finish() {
-                    self.change_service(&key, ObjectStore::remove_service);
-                }
+                let gone = self.store.services.finish();
+                self.remove_services(gone);
                 self.check_sync();
             }
             Change::Apply(service) => {
@@ -60,15 +63,24 @@ impl Index {
         }
     }
 
+    fn remove_services(&mut self, keys: Vec<ObjectKey>) {
+        for key in keys {
+            self.change_service(&key, ObjectStore::remove_service);
+        }
+    }
+
     fn apply_endpoints(&mut self, change: Change<Endpoints>) {
         match change {
             Change::RelistStarted => self.store.begin_endpoints_list(),
+            Change::RelistDoneIn(namespace) => {
+                let gone = self.store.endpoints.finish_in(&namespace);
+                self.remove_endpoints(gone);
+            }
             // After the first list, the event `EndpointsFrom` follows. Until then, the endpoints
             // are not synced.
             Change::RelistDone => {
-                for key in self.store.endpoints.finish() {
-                    self.change_endpoints(&key, ObjectStore::remove_endpoints);
-                }
+                let gone = self.store.endpoints.finish();
+                self.remove_endpoints(gone);
             }
             Change::Apply(endpoints) => {
                 self.store.endpoints.note_seen(&endpoints.key);
@@ -86,13 +98,22 @@ impl Index {
         }
     }
 
+    fn remove_endpoints(&mut self, keys: Vec<ObjectKey>) {
+        for key in keys {
+            self.change_endpoints(&key, ObjectStore::remove_endpoints);
+        }
+    }
+
     fn apply_slice(&mut self, change: Change<EndpointSlice>) {
         match change {
             Change::RelistStarted => self.store.begin_slice_list(),
+            Change::RelistDoneIn(namespace) => {
+                let gone = self.store.slices.finish_in(&namespace);
+                self.remove_slices(gone);
+            }
             Change::RelistDone => {
-                for key in self.store.slices.finish() {
-                    self.remove_slice(&key);
-                }
+                let gone = self.store.slices.finish();
+                self.remove_slices(gone);
             }
             Change::Apply(slice) => {
                 self.store.slices.note_seen(&slice.key);
@@ -120,6 +141,12 @@ impl Index {
         self.change_endpoints(&service, |store, _| store.set_slice(slice));
     }
 
+    fn remove_slices(&mut self, keys: Vec<ObjectKey>) {
+        for key in keys {
+            self.remove_slice(&key);
+        }
+    }
+
     fn remove_slice(&mut self, key: &ObjectKey) {
         if let Some(service) = self.store.service_of_slice(key) {
             self.remove_slice_of(&service, key);
@@ -138,6 +165,8 @@ impl Index {
                     self.nodes.remove(&gone);
                 }
             }
+            // Nodes are in no namespace.
+            Change::RelistDoneIn(_) => {}
             Change::Apply(node) => {
                 self.node_lists.note_seen(&node.key.name);
                 self.nodes.insert(node.key.name.clone(), node);
@@ -193,6 +222,8 @@ impl Index {
                 }
                 self.check_sync();
             }
+            // Namespaces are in no namespace themselves.
+            Change::RelistDoneIn(_) => {}
             Change::Apply(Namespace { key }) => {
                 self.namespaces.note_seen(&key.name);
                 self.set_namespace_served(&key.name, true);

@@ -57,6 +57,7 @@ impl PodIndex {
                 self.begin_list();
                 false
             }
+            Change::RelistDoneIn(namespace) => self.finish_list_in(&namespace),
             Change::RelistDone => self.finish_list(),
             Change::Apply(Pod { key, addresses }) => {
                 self.replace_addresses(self.pod_id(&key), addresses)
@@ -83,8 +84,8 @@ impl PodIndex {
         self.known.values().map(HashMap::len).sum()
     }
 
-    /// Adds an address from a snapshot file. The address is dropped once the first list is
-    /// complete.
+    /// Adds an address from a snapshot file. The address is dropped once the first list of its
+    /// namespace, or of all namespaces, is complete.
     pub(super) fn add_stale_address(
         &mut self,
         address: IpAddr,
@@ -111,6 +112,16 @@ impl PodIndex {
             }));
         }
         self.relist.begin(known);
+    }
+
+    /// Ends the list of one namespace, and removes its pods that the list did not contain. Only a
+    /// first list ends like this, so the namespace's addresses from the snapshot file go, too.
+    fn finish_list_in(&mut self, namespace: &SmolStr) -> bool {
+        for id in self.relist.finish_part(|id| id.namespace == *namespace) {
+            self.replace_addresses(id, OneOrMany::default());
+        }
+        self.drop_stale_addresses_in(namespace);
+        true
     }
 
     /// Ends a list and removes the pods that the list did not contain.
@@ -141,6 +152,31 @@ impl PodIndex {
             for address in pods.values().flatten() {
                 self.add_address(*address, namespace);
             }
+        }
+        self.known = known;
+    }
+
+    /// Drops the addresses in one namespace that came from a snapshot file.
+    fn drop_stale_addresses_in(&mut self, namespace: &SmolStr) {
+        // The namespace is removed from all addresses, and added again to those of its listed pods.
+        self.further.retain(|(_, other), _| other != namespace);
+        let mut addresses = Vec::new();
+        for (address, namespaces) in &self.namespaces {
+            if namespaces.contains(namespace) {
+                addresses.push(*address);
+            }
+        }
+        for address in addresses {
+            self.remove_address(address, namespace);
+        }
+
+        let known = std::mem::take(&mut self.known);
+        for address in known
+            .get(namespace)
+            .iter()
+            .flat_map(|pods| pods.values().flatten())
+        {
+            self.add_address(*address, namespace);
         }
         self.known = known;
     }
@@ -247,6 +283,7 @@ mod tests {
     fn apply_text(pods: &mut PodIndex, text: &str) -> bool {
         let change = match text.split_once(' ') {
             Some(("-", gone)) => Change::Deleted(pod(gone).key),
+            Some(("]", namespace)) => Change::RelistDoneIn(namespace.into()),
             _ if text == "[" => Change::RelistStarted,
             _ if text == "]" => Change::RelistDone,
             _ => Change::Apply(pod(text)),
@@ -306,6 +343,35 @@ mod tests {
             }
             assert_eq!(shown(&pods), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn listed_namespace_loses_stale_addresses() {
+        let mut pods = PodIndex::default();
+        for (address, namespaces) in [
+            ("10.0.0.1", &["a", "b"][..]),
+            ("10.0.0.2", &["a"]),
+            ("10.0.0.3", &["b"]),
+        ] {
+            let namespaces = namespaces.iter().map(|name| SmolStr::from(*name));
+            pods.add_stale_address(address.parse().unwrap(), namespaces);
+        }
+        for change in ["[", "a/x 10.0.0.2", "] a"] {
+            apply_text(&mut pods, change);
+        }
+        assert_eq!(
+            shown(&pods),
+            ["10.0.0.1 b", "10.0.0.2 a", "10.0.0.3 b"],
+            "the addresses in the namespace b must stay until its list is complete"
+        );
+        apply_text(&mut pods, "- a/x");
+        assert_eq!(shown(&pods), ["10.0.0.1 b", "10.0.0.3 b"]);
+
+        for change in ["] b", "]"] {
+            apply_text(&mut pods, change);
+        }
+        assert_eq!(shown(&pods), [""; 0]);
+        assert!(pods.is_listed());
     }
 
     #[test]

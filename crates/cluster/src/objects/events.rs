@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 use super::parse::{Encoded, FromApi, MalformedObject, Parsed};
 use super::{
@@ -16,12 +17,18 @@ use super::{
 /// A change of the objects of one kind. A list is `RelistStarted`, then `Apply` for each object,
 /// then `RelistDone`. At `RelistDone`, known objects that the list did not contain are deleted. An
 /// interrupted list is followed by another `RelistStarted`.
+///
+/// If each namespace is listed on its own, `RelistDoneIn` follows the objects of a namespace.
+/// `RelistDone` follows when all namespaces are complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change<T> {
     /// A list begins.
     RelistStarted,
     /// The object was listed, created or changed.
     Apply(T),
+    /// The list is complete for this namespace. Known objects of the namespace that the list did
+    /// not contain are deleted.
+    RelistDoneIn(SmolStr),
     /// The list is complete.
     RelistDone,
     /// The object was deleted, or a change made it invalid ([`MalformedObject`]).
@@ -34,6 +41,7 @@ impl<T> Change<T> {
         match self {
             Self::RelistStarted => Change::RelistStarted,
             Self::Apply(object) => Change::Apply(convert(object)),
+            Self::RelistDoneIn(namespace) => Change::RelistDoneIn(namespace),
             Self::RelistDone => Change::RelistDone,
             Self::Deleted(key) => Change::Deleted(key),
         }

@@ -98,6 +98,82 @@ fn first_lists_replace_restored_objects() {
     assert_eq!(objects(&index), [""; 0]);
 }
 
+/// The objects of an earlier run, in two namespaces.
+fn restored_in_two_namespaces() -> Index {
+    let mut index = index();
+    for (namespace, name) in [("a", "x"), ("a", "y"), ("b", "z")] {
+        apply(&mut index, objects_named(namespace, name));
+    }
+    index.serve_stale(EndpointsSource::EndpointSlices);
+    index
+}
+
+/// A headless Service, and one of its slices.
+fn objects_named(namespace: &str, name: &str) -> [Event; 2] {
+    let service = format!(
+        r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}"}},"spec":{{"clusterIP":"None"}}}}"#
+    );
+    let slice = format!(
+        r#"{{"metadata":{{"name":"{name}-1","namespace":"{namespace}",
+        "labels":{{"kubernetes.io/service-name":"{name}"}}}},
+        "addressType":"IPv4","endpoints":[{{"addresses":["10.0.0.1"]}}]}}"#
+    );
+    let service = Service::from_api(&service).unwrap().object;
+    let slice = EndpointSlice::from_api(&slice).unwrap().object;
+
+    [
+        Event::Service(Change::Apply(service)),
+        Event::EndpointSlice(Change::Apply(slice)),
+    ]
+}
+
+/// The keys of the Services and slices.
+fn keys(index: &Index) -> Vec<String> {
+    let store = index.store().objects();
+    let services = store.services().map(|service| service.key.to_string());
+    let slices = store.slices().map(|slice| slice.key.to_string());
+    let mut keys: Vec<String> = services.chain(slices).collect();
+    keys.sort();
+    keys
+}
+
+/// The namespace `b` cannot be listed, so its restored objects stay.
+#[test]
+fn listed_namespace_loses_deleted_objects() {
+    let mut index = restored_in_two_namespaces();
+    apply(
+        &mut index,
+        [
+            Event::Service(Change::RelistStarted),
+            Event::EndpointSlice(Change::RelistStarted),
+        ],
+    );
+    apply(&mut index, objects_named("a", "x"));
+    assert_eq!(
+        keys(&index),
+        ["a/x", "a/x-1", "a/y", "a/y-1", "b/z", "b/z-1"]
+    );
+
+    let done_in = |namespace: &str| {
+        [
+            Event::Service(Change::RelistDoneIn(namespace.into())),
+            Event::EndpointSlice(Change::RelistDoneIn(namespace.into())),
+        ]
+    };
+    apply(&mut index, done_in("a"));
+    assert_eq!(keys(&index), ["a/x", "a/x-1", "b/z", "b/z-1"]);
+    assert!(!index.has_listed());
+
+    apply(&mut index, done_in("b"));
+    let done = [
+        Event::Service(Change::RelistDone),
+        Event::EndpointSlice(Change::RelistDone),
+    ];
+    apply(&mut index, done);
+    assert_eq!(keys(&index), ["a/x", "a/x-1"]);
+    assert!(index.has_listed());
+}
+
 #[test]
 fn damaged_file_is_rejected() {
     let good = content();

@@ -5,6 +5,9 @@
 //! [`NamespaceAccount`] for each namespace remembers the reported objects, and deletes objects that
 //! a later list does not contain. `RelistStarted` and `RelistDone` are sent once, around the first
 //! lists of all namespaces.
+//!
+//! The receiver may know objects of an earlier run. At the end of the first list of a namespace,
+//! `RelistDoneIn` removes those that are gone, even if another namespace cannot be listed.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -347,6 +350,8 @@ impl<E: Send + 'static> NamespaceAccount<E> {
         let at = received.at;
         match received.event {
             Change::RelistStarted => self.begin_list(at).await,
+            // No feed sends this change.
+            Change::RelistDoneIn(_) => Ok(()),
             Change::RelistDone => self.finish_list(at).await,
             Change::Apply(NamedEvent { name, event }) => {
                 self.relist.note_seen(&name);
@@ -385,7 +390,13 @@ impl<E: Send + 'static> NamespaceAccount<E> {
         }
 
         // Later lists end without an event, because their deletions were sent one by one.
-        if is_first && self.joint.note_first_list() {
+        if !is_first {
+            return Ok(());
+        }
+        let namespace = self.namespace.clone();
+        self.send_change(Change::RelistDoneIn(namespace), at)
+            .await?;
+        if self.joint.note_first_list() {
             self.send_change(Change::RelistDone, at).await?;
         }
         Ok(())

@@ -35,6 +35,15 @@ impl<T: FromApi> ObjectMirror<T> {
                 }
                 self.objects.insert(key, object);
             }
+            Change::RelistDoneIn(namespace) => {
+                let unseen = self
+                    .unseen
+                    .as_mut()
+                    .expect("a list must begin before a namespace is complete");
+                for key in unseen.extract_if(.., |key| key.namespace == namespace) {
+                    self.objects.remove(&key);
+                }
+            }
             Change::RelistDone => {
                 let unseen = self
                     .unseen

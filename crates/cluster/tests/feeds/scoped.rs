@@ -82,6 +82,35 @@ async fn relisted_namespace_leaves_the_others() {
     assert_eq!(seen, (1, &["a/one".to_owned()][..]));
 }
 
+/// Receives the next changes, as text.
+async fn next_changes(feed: &mut RunningFeed<Service>, count: usize) -> Vec<String> {
+    let mut changes = Vec::new();
+    while changes.len() < count {
+        let received = tokio::time::timeout(TIMEOUT, feed.changes.recv()).await;
+        let received = received
+            .expect("the change must arrive in time")
+            .expect("the feed must not end");
+        let change = received.event.map(|service| service.key.to_string());
+        changes.push(format!("{change:?}"));
+    }
+    changes
+}
+
+#[tokio::test]
+async fn refused_namespace_delays_no_other() {
+    let server = RunningApiServer::empty();
+    server.set(service("a", "one"));
+    server.set(service("b", "two"));
+    let rule = server.faults.roles_in(&["a"]);
+    let mut feed = start::<Service>(&server, &only(&["a", "b"])).await;
+    let list_of_a = ["RelistStarted", "Apply(\"a/one\")", "RelistDoneIn(\"a\")"];
+    assert_eq!(next_changes(&mut feed, 3).await, list_of_a);
+
+    server.faults.remove(rule);
+    let list_of_b = ["Apply(\"b/two\")", "RelistDoneIn(\"b\")", "RelistDone"];
+    assert_eq!(next_changes(&mut feed, 3).await, list_of_b);
+}
+
 /// Nothing is known about the objects before the first response.
 #[tokio::test]
 async fn unreachable_server_begins_no_list() {

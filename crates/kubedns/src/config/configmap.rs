@@ -109,7 +109,10 @@ async fn feed_data_of(
             Change::RelistDone if !is_listed => to.clear(),
             Change::Deleted(deleted) if deleted == *key => to.clear(),
             // This is the end of a list with the `ConfigMap`, or a change of another object.
-            Change::RelistDone | Change::Apply(_) | Change::Deleted(_) => {}
+            Change::RelistDoneIn(_)
+            | Change::RelistDone
+            | Change::Apply(_)
+            | Change::Deleted(_) => {}
         }
     }
 }

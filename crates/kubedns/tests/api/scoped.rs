@@ -258,6 +258,31 @@ async fn selected_namespaces_follow_labels() {
     kubedns.stop().await;
 }
 
+/// After a restart, one of two namespaces can no longer be listed. The records of the other
+/// namespace follow its list nevertheless.
+#[tokio::test]
+async fn refused_namespace_leaves_no_stale_records_of_others() {
+    let (cluster, directory) = (RunningApiServer::empty(), tempfile::tempdir().unwrap());
+    for (namespace, name) in [("a", "one"), ("a", "gone"), ("b", "two")] {
+        cluster.set(service(namespace, name));
+    }
+    let snapshot = format!("--snapshot-dir={}", directory.path().display());
+    let flags = [snapshot.as_str(), "--namespaces=a,b"];
+    let kubedns = Kubedns::ready(&cluster, &flags).await;
+    kubedns.stop().await;
+
+    cluster.delete(Resource::Services, "a", "gone");
+    cluster.faults.roles_in(&["a"]);
+    let kubedns = Kubedns::start(&cluster, &flags).await;
+    kubedns
+        .until_answered("gone.a.svc.cluster.local.", "A", "NXDOMAIN")
+        .await;
+    for name in [ONE, "two.b.svc.cluster.local."] {
+        assert_eq!(kubedns.answers(name, "A").await, "10.96.0.1", "{name}");
+    }
+    kubedns.stop().await;
+}
+
 /// After a restart with the same scope, the snapshot file is used. After a restart with another
 /// scope, it is not used.
 #[tokio::test]
