@@ -33,6 +33,9 @@ use crate::watch::ApiOutage;
 
 /// Shortest interval between two reads by [`Connection::renew`].
 const RENEWAL: Duration = Duration::from_secs(30);
+/// Stands for the missing `proxy-url` of a cluster while kube reads the kubeconfig. kube would
+/// otherwise take the proxy from the environment, and fail if its URL is invalid.
+const PROXY_PLACEHOLDER: &str = "http://placeholder.invalid/";
 /// The directory of a pod's service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -300,7 +303,7 @@ async fn from_kubeconfig(
         }
     }
 
-    let names_proxy = names_proxy(&file);
+    insert_proxy_placeholders(&mut file);
     let options = KubeConfigOptions {
         context: context.map(str::to_owned),
         ..KubeConfigOptions::default()
@@ -308,11 +311,39 @@ async fn from_kubeconfig(
     let mut config = Config::from_custom_kubeconfig(file, &options)
         .await
         .map_err(|error| unusable_kubeconfig(path, &error))?;
-    if !names_proxy {
-        // A proxy from the environment is not used, because kube ignores NO_PROXY.
-        config.proxy_url = None;
-    }
+    remove_proxy_placeholder(&mut config);
     Ok(config)
+}
+
+/// Gives [`PROXY_PLACEHOLDER`] to the clusters without a `proxy-url`. A proxy from the environment
+/// is not used, because kube ignores the environment variable `NO_PROXY`.
+fn insert_proxy_placeholders(file: &mut Kubeconfig) {
+    for named in &mut file.clusters {
+        if let Some(cluster) = &mut named.cluster
+            && cluster.proxy_url.as_ref().is_none_or(String::is_empty)
+        {
+            cluster.proxy_url = Some(PROXY_PLACEHOLDER.to_owned());
+        }
+    }
+}
+
+/// Removes [`PROXY_PLACEHOLDER`] from the connection, and from the cluster that an exec plugin
+/// receives.
+fn remove_proxy_placeholder(config: &mut Config) {
+    if config
+        .proxy_url
+        .as_ref()
+        .is_none_or(|url| *url != PROXY_PLACEHOLDER)
+    {
+        return;
+    }
+
+    config.proxy_url = None;
+    if let Some(plugin) = &mut config.auth_info.exec
+        && let Some(cluster) = &mut plugin.cluster
+    {
+        cluster.proxy_url = None;
+    }
 }
 
 fn unusable_kubeconfig(path: &Path, error: &KubeconfigError) -> ConnectError {
@@ -343,14 +374,6 @@ fn check_context(file: &Kubeconfig, context: &str) -> Result<(), String> {
             names.join(", ")
         )),
     }
-}
-
-/// Whether any cluster in the file has a `proxy-url`.
-fn names_proxy(file: &Kubeconfig) -> bool {
-    file.clusters
-        .iter()
-        .filter_map(|named| named.cluster.as_ref()?.proxy_url.as_deref())
-        .any(|url| !url.is_empty())
 }
 
 /// The configuration of a service account, as in client-go: the file `namespace` is not needed, and

@@ -101,6 +101,38 @@ async fn url_overrides_kubeconfig_server_alone() {
     assert!(config.auth_info.token.is_some());
 }
 
+/// The cluster of the context has a proxy only if it names one itself. An exec plugin receives the
+/// same proxy.
+#[tokio::test]
+async fn cluster_has_only_own_proxy() {
+    for (own, expected) in [
+        ("", [None, None]),
+        (", proxy-url: ''", [None, None]),
+        (
+            ", proxy-url: 'http://192.0.2.1:3128'",
+            [
+                Some("http://192.0.2.1:3128/"),
+                Some("http://192.0.2.1:3128"),
+            ],
+        ),
+    ] {
+        let file = kubeconfig(&format!(
+            "current-context: c\nclusters:\n\
+             - {{name: a, cluster: {{server: 'http://127.0.0.1:1', proxy-url: 'http://192.0.2.2:3128'}}}}\n\
+             - {{name: b, cluster: {{server: 'http://127.0.0.1:2'{own}}}}}\n\
+             contexts: [{{name: c, context: {{cluster: b, user: u}}}}]\n\
+             users: [{{name: u, user: {{exec: {{command: p, provideClusterInfo: true}}}}}}]\n"
+        ));
+        let config = with_kubeconfig(file.path()).config().await.unwrap();
+        let plugin = config.auth_info.exec.unwrap();
+        let found = [
+            config.proxy_url.map(|url| url.to_string()),
+            plugin.cluster.unwrap().proxy_url,
+        ];
+        assert_eq!(found.each_ref().map(Option::as_deref), expected, "{own}");
+    }
+}
+
 #[tokio::test]
 async fn bare_url_has_no_credentials() {
     let access = Access {

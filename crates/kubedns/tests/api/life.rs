@@ -11,8 +11,10 @@ use apiserver::{Action, Resource, Rule, RunningApiServer};
 use kubedns::index_task::READY_WITHOUT_CONFIG;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::json;
 use testkit::objects::{
-    mk_cluster_ip, mk_config_map, mk_endpoint_slice, mk_endpoints, mk_headless, mk_node,
+    mk_cluster_ip, mk_config_map, mk_endpoint_slice, mk_endpoints, mk_headless, mk_kubeconfig,
+    mk_node,
 };
 use testkit::ports::ipv6_is_here;
 use testkit::process::{Program, address};
@@ -594,6 +596,26 @@ async fn flag_mistake_exits_with_255() {
         for trace in ["panicked", "backtrace"] {
             assert!(!log.iter().any(|line| line.contains(trace)), "{log:#?}");
         }
+    }
+}
+
+/// Another cluster of the kubeconfig has a proxy. The second value of the variable is not a URL.
+#[tokio::test]
+async fn proxy_of_environment_is_not_used() {
+    let cluster = with_web();
+    let server = json!({"server": cluster.url()});
+    let mut config = mk_kubeconfig(&server, &json!({}));
+    let proxied = json!({"server": cluster.url(), "proxy-url": "http://127.0.0.1:1"});
+    let other = json!({"name": "other", "cluster": proxied});
+    config["clusters"].as_array_mut().unwrap().push(other);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), config.to_string()).unwrap();
+
+    let flag = format!("--kubecfg-file={}", file.path().display());
+    for proxy in ["http://127.0.0.1:1", "http://proxy corp:3128"] {
+        let kubedns = Kubedns::start_with(&[&flag], &[("HTTPS_PROXY", proxy)]).await;
+        kubedns.until_ready().await;
+        kubedns.stop().await;
     }
 }
 
