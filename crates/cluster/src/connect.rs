@@ -28,6 +28,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use parking_lot::Mutex;
 use thiserror::Error;
+use tower::BoxError;
 
 use crate::watch::ApiOutage;
 
@@ -77,6 +78,11 @@ pub enum ConnectError {
     #[error("reading the credentials for the API server timed out after {}s", READ_TIMEOUT.as_secs())]
     Hangs,
 }
+
+/// The credentials of a request could not be obtained, so the request was not sent.
+#[derive(Debug, Error)]
+#[error(transparent)]
+pub(crate) struct AuthorizeError(BoxError);
 
 /// The source of the API server's URL and of the credentials.
 #[derive(Debug, Clone, Default)]

@@ -123,6 +123,7 @@ pub(super) async fn check_api_server(
         &version,
         Err(RequestFailure::Unreachable(_)
             | RequestFailure::Silent(_)
+            | RequestFailure::NoCredentials(_)
             | RequestFailure::Unauthorized(_))
     );
 
@@ -174,6 +175,10 @@ fn check_version(url: &str, version: Result<Value, RequestFailure>, took: Durati
         RequestFailure::Unauthorized(_) => (
             format!("{url} does not accept the credentials"),
             "Check the token of the ServiceAccount, or the kubeconfig.",
+        ),
+        RequestFailure::NoCredentials(_) => (
+            format!("there are no credentials for {url}"),
+            "Check the user in the kubeconfig.",
         ),
         RequestFailure::Unreachable(_) | RequestFailure::Silent(_) => {
             (format!("{url} does not answer"), CHECK_API_SERVER)

@@ -24,6 +24,7 @@ use thiserror::Error;
 use tower::filter::AsyncFilterLayer;
 use tower::{BoxError, Service, ServiceBuilder};
 
+use super::AuthorizeError;
 use super::credentials::{Credentials, CredentialsError};
 
 /// Timeout of setting up a TCP connection.
@@ -194,7 +195,10 @@ where
     let credentials = Arc::new(credentials);
     let authorize = AsyncFilterLayer::new(move |request: Request<Body>| {
         let credentials = Arc::clone(&credentials);
-        async move { credentials.authorize(request).await }
+        async move {
+            let authorized = credentials.authorize(request).await;
+            authorized.map_err(AuthorizeError)
+        }
     });
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())

@@ -24,6 +24,10 @@ pub enum RequestFailure {
     /// There was no response.
     #[error("no response: {0}")]
     Unreachable(String),
+    /// The request was not sent, because there are no credentials for it. For example, an exec
+    /// plugin failed.
+    #[error("no credentials: {0}")]
+    NoCredentials(String),
     /// The API server rejects the credentials (401).
     #[error("not authenticated: {0}")]
     Unauthorized(String),
@@ -71,7 +75,7 @@ impl RequestFailure {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "unreachable",
-            Self::Unauthorized(_) => "unauthorized",
+            Self::NoCredentials(_) | Self::Unauthorized(_) => "unauthorized",
             Self::Refused(_) => "refused",
             Self::Expired(_) => "expired",
             Self::Server { .. } => "server_error",
@@ -102,22 +106,23 @@ impl RequestFailure {
     /// Whether reading certificates and credentials again may help.
     pub(super) fn concerns_credentials(&self) -> bool {
         match self {
-            Self::Unauthorized(_) => true,
-            // Errors of TLS and of credential plugins arrive as text.
+            Self::NoCredentials(_) | Self::Unauthorized(_) => true,
+            // Errors of TLS arrive as text.
             Self::Unreachable(text) => {
                 let text = text.to_ascii_lowercase();
-                let signs = ["certificate", "unknownca", "accessdenied", "auth error"];
+                let signs = ["certificate", "unknownca", "accessdenied"];
                 signs.iter().any(|sign| text.contains(sign))
             }
             _ => false,
         }
     }
 
-    /// Whether requests for any other collection would fail in the same way: the API server is
-    /// unreachable, rejects the credentials, is too busy (429), or asks for a pause.
+    /// Whether requests for any other collection would fail in the same way: there are no
+    /// credentials, or the API server is unreachable, rejects the credentials, is too busy (429),
+    /// or asks for a pause.
     pub(super) fn concerns_every_collection(&self) -> bool {
         match self {
-            Self::Unreachable(_) | Self::Unauthorized(_) => true,
+            Self::Unreachable(_) | Self::NoCredentials(_) | Self::Unauthorized(_) => true,
             Self::Server {
                 code, retry_after, ..
             } => *code == TOO_MANY_REQUESTS || retry_after.is_some(),
@@ -216,7 +221,7 @@ pub(super) struct RefusalState {
 #[derive(Debug)]
 pub(super) struct FeedPauses {
     timing: WatchTiming,
-    /// Pauses while the API server is unreachable.
+    /// Pauses while the API server is unreachable, or there are no credentials for it.
     unreachable: Backoff,
     /// Pauses while reading the collection is refused.
     refused: Backoff,
@@ -252,7 +257,9 @@ impl FeedPauses {
                 self.relist_pause() + self.timing.turns.relist_pause()
             }
             // The pauses stay short, so that a recovery is noticed within seconds.
-            RequestFailure::Unreachable(_) => self.unreachable.pause(self.timing.max_pause),
+            RequestFailure::Unreachable(_) | RequestFailure::NoCredentials(_) => {
+                self.unreachable.pause(self.timing.max_pause)
+            }
 
             // A starting API server refuses everything for a moment only.
             RequestFailure::Refused(_) if !refusal.lasting => {

@@ -107,9 +107,12 @@ impl ApiOutage {
         // A feed counts once, however often it has failed.
         outage.failing_feeds += usize::from(is_new);
         outage.kinds.insert(kind.plural());
-        // An operator must act if credentials are rejected, so one line is logged about them at
-        // once.
-        let unauthorized = matches!(failure, RequestFailure::Unauthorized(_));
+        // An operator must act if credentials are rejected or missing, so one line is logged about
+        // them at once.
+        let unauthorized = matches!(
+            failure,
+            RequestFailure::Unauthorized(_) | RequestFailure::NoCredentials(_)
+        );
         let is_news = unauthorized && !std::mem::replace(&mut outage.unauthorized_logged, true);
 
         let is_due = begins || is_news || now >= outage.next_line;
@@ -205,6 +208,7 @@ impl FailureLog {
 
         let is_of_outage = match failure {
             RequestFailure::Unreachable(_)
+            | RequestFailure::NoCredentials(_)
             | RequestFailure::Unauthorized(_)
             | RequestFailure::Server { .. }
             | RequestFailure::Broken(_)

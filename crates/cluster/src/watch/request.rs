@@ -16,7 +16,7 @@ use tokio::time;
 use super::encoding::{self, ListPart};
 use super::failure::RequestFailure;
 use super::response::{BodyPieces, EventReader, ListReader};
-use crate::connect::Connection;
+use crate::connect::{AuthorizeError, Connection};
 use crate::objects::{FromApi, IMPORT_NAME, Kind};
 
 /// Maximum number of octets that are read from an error response.
@@ -406,11 +406,16 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 fn failed_connection(error: &kube::Error) -> RequestFailure {
-    RequestFailure::Unreachable(match error {
-        // kube wraps the connection's error without adding information.
-        kube::Error::Service(cause) => brief(cause.as_ref()),
-        other => brief(other),
-    })
+    // kube wraps the connection's error without adding information.
+    let kube::Error::Service(cause) = error else {
+        return RequestFailure::Unreachable(brief(error));
+    };
+    let text = brief(cause.as_ref());
+    if cause.is::<AuthorizeError>() {
+        RequestFailure::NoCredentials(text)
+    } else {
+        RequestFailure::Unreachable(text)
+    }
 }
 
 /// The failure of a request that cannot be built, because the value of a flag makes the path

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use apiserver::RunningApiServer;
 use cluster::objects::Service;
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, mk_kubeconfig};
 use testkit::tls::{DefaultTimeProvider, Gate, TimeProvider};
@@ -109,6 +109,27 @@ async fn expired_certificate_rereads_kubeconfig() {
     assert!(
         feed.restarts("unreachable") > 0,
         "the expired certificate must make a connection fail"
+    );
+}
+
+/// The kubeconfig first names a plugin that does not exist.
+#[tokio::test]
+async fn failed_plugin_rereads_kubeconfig() {
+    let server = RunningApiServer::empty();
+    let config = tempfile::NamedTempFile::new().unwrap();
+    let write = |user: Value| {
+        let kubeconfig = mk_kubeconfig(&json!({"server": server.url()}), &user);
+        std::fs::write(config.path(), kubeconfig.to_string()).unwrap();
+    };
+    write(json!({"exec": {"command": "/nonexistent/plugin"}}));
+    let connection = connect_with(config.path()).await;
+    write(json!({"token": "corrected"}));
+
+    let mut feed = RunningFeed::with(connection, fast_timing());
+    feed.until(|mirror| mirror.lists == 1).await;
+    assert!(
+        feed.restarts("unauthorized") > 0,
+        "the missing plugin must make a request fail"
     );
 }
 

@@ -28,6 +28,7 @@ fn rejected_certificates_concern_credentials() {
     let unreachable = |text: &str| RequestFailure::Unreachable(text.to_owned());
     for (failure, concerns) in [
         (RequestFailure::Unauthorized(String::new()), true),
+        (RequestFailure::NoCredentials(String::new()), true),
         (alert(Alert::CertificateExpired), true),
         (alert(Alert::CertificateRevoked), true),
         (alert(Alert::CertificateUnknown), true),
@@ -39,7 +40,6 @@ fn rejected_certificates_concern_credentials() {
         (alert(Alert::HandshakeFailure), false),
         (alert(Alert::InternalError), false),
         (unreachable("invalid peer certificate: UnknownIssuer"), true),
-        (unreachable("auth error: no such profile"), true),
         (unreachable("Connection refused (os error 111)"), false),
         (RequestFailure::Refused("certificate".to_owned()), false),
         (RequestFailure::Broken("certificate".to_owned()), false),
