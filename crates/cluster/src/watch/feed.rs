@@ -134,6 +134,17 @@ impl<E: Send + 'static> CollectionFeed<E> {
 
     /// Follows the collection until `stop`, or until the receiver of the events is gone.
     pub async fn run(mut self, stop: CancellationToken) {
+        self.follow_until(&stop).await;
+    }
+
+    /// Like [`run`](Self::run), but removes the sent objects at the end.
+    pub(super) async fn run_while_needed(mut self, stop: CancellationToken) {
+        self.follow_until(&stop).await;
+        // If the receiver is gone, nobody has the objects.
+        let _ = self.remove_sent_objects().await;
+    }
+
+    async fn follow_until(&mut self, stop: &CancellationToken) {
         let _ = stop.run_until_cancelled(self.follow_collection()).await;
         self.metrics.set_connected(false);
     }

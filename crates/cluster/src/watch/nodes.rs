@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Collection, CollectionFeed, ReceivedEvent, ReceiverGone, WatchMetrics, WatchTiming};
 use crate::connect::Connection;
-use crate::objects::{Change, Event, Kind};
+use crate::objects::{Event, Kind};
 
 /// A feed of the Node that this process runs on. `option` is the flag that needs the zone of this
 /// Node. If the Node cannot be read, the log names the flag.
@@ -63,16 +63,15 @@ impl<S> NodesFeed<S> {
 
             let feed_stop = stop.child_token();
             let feed = self.new_feed();
-            let mut running = pin!(feed.run(feed_stop.clone()));
+            let mut running = pin!(feed.run_while_needed(feed_stop.clone()));
             tokio::select! {
                 () = &mut running => return Err(ReceiverGone),
                 ended = self.wait_until_needed(false) => ended?,
             }
 
-            // The feed must end before the empty list is sent, so that none of its events follows.
+            // The feed removes the Nodes, because it no longer keeps them up to date.
             feed_stop.cancel();
             running.await;
-            self.remove_nodes().await?;
         }
     }
 
@@ -97,17 +96,5 @@ impl<S> NodesFeed<S> {
             .await;
 
         reached.map(drop).map_err(|_| ReceiverGone)
-    }
-
-    /// Sends an empty list, which removes all Nodes. No feed keeps the Nodes up to date any more.
-    async fn remove_nodes(&self) -> Result<(), ReceiverGone> {
-        for change in [Change::RelistStarted, Change::RelistDone] {
-            let received = ReceivedEvent {
-                event: Event::Node(change),
-                at: std::time::Instant::now(),
-            };
-            self.sink.send(received).await.map_err(|_| ReceiverGone)?;
-        }
-        Ok(())
     }
 }

@@ -90,7 +90,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
     }
 
     /// Removes all sent objects by means of an empty list.
-    async fn remove_sent_objects(&mut self) -> Result<(), AttemptEnd> {
+    pub(super) async fn remove_sent_objects(&mut self) -> Result<(), AttemptEnd> {
         let now = Instant::now();
         self.send_change(Change::RelistStarted, now).await?;
         self.send_change(Change::RelistDone, now).await?;
