@@ -97,7 +97,8 @@ impl IndexTask {
         let begun = Instant::now();
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut overdue = tokio::time::Instant::now() + self.timeout;
+        let first_overdue = tokio::time::Instant::now() + self.timeout;
+        let mut overdue = first_overdue;
         let mut batch = Vec::with_capacity(BATCH);
         let mut counting = CountSchedule::new(begun);
         let mut ready_but_for_config = None;
@@ -111,6 +112,10 @@ impl IndexTask {
             tokio::select! {
                 content = snapshot_read::content(&mut self.snapshot_read) => {
                     self.restore_snapshot(content);
+                    // If the lists are already overdue, readiness does not wait for the reminder.
+                    if self.is_waiting_with_snapshot() {
+                        overdue = first_overdue;
+                    }
                 }
                 received = self.events.recv_many(&mut batch, BATCH), if !events_wait => {
                     // All senders are gone.

@@ -33,6 +33,14 @@ impl RunningTask {
         timeout: Duration,
         writer: impl FnOnce(&Arc<Metrics>) -> Option<SnapshotWriter>,
     ) -> Self {
+        Self::start_reading(timeout, writer, None)
+    }
+
+    fn start_reading(
+        timeout: Duration,
+        writer: impl FnOnce(&Arc<Metrics>) -> Option<SnapshotWriter>,
+        snapshot_read: Option<SnapshotRead>,
+    ) -> Self {
         let domain = Name::parse("cluster.local.").unwrap();
         let published = Arc::new(Published::new(Snapshot::new(Zone::new(&domain))));
         let status = Status::new(Arc::clone(&published), &Shutdown::default());
@@ -53,7 +61,7 @@ impl RunningTask {
             metrics: Arc::clone(&metrics),
             source: None,
             snapshot_writer: writer(&metrics),
-            snapshot_read: None,
+            snapshot_read,
             has_objects: false,
             timeout,
             sole_server: CancellationToken::new(),
@@ -312,6 +320,30 @@ async fn overdue_first_lists_are_reported() {
         .until(|running| running.metrics.sync_overdue.get() == 0)
         .await;
     assert_eq!(running.status.progress(), SyncProgress::Synced);
+    running.end().await.unwrap();
+}
+
+/// The volume is slow: the lists are overdue before the snapshot file is read.
+#[tokio::test]
+async fn late_snapshot_needs_no_further_wait() {
+    let directory = tempfile::tempdir().unwrap();
+    let earlier = RunningTask::start_with_snapshots(directory.path().to_owned());
+    earlier.send_first_lists().await;
+    earlier.end().await.unwrap();
+    let file = directory.path().join(cluster::persist::FILE_NAME);
+    let content = std::fs::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+
+    let read = SnapshotRead::begin(directory.path().to_owned(), "cluster.local.").unwrap();
+    let running = RunningTask::start_reading(Duration::from_millis(10), |_| None, Some(read));
+    running
+        .until(|running| running.metrics.sync_overdue.get() == 1)
+        .await;
+    std::fs::write(&file, content).unwrap();
+    running
+        .until(|running| running.status.progress() == SyncProgress::StaleOverdue)
+        .await;
     running.end().await.unwrap();
 }
 
