@@ -235,7 +235,6 @@ impl From<&ForwardError> for Cause {
                 None => Self::Late,
             },
             ForwardError::Overloaded => Self::Overloaded,
-            ForwardError::Loop => Self::Loop,
             ForwardError::Stopped => Self::Stopping,
         }
     }

@@ -16,7 +16,7 @@ use wire::{Query, Transport, class, flag, rcode, reverse, rtype};
 
 use crate::answer::{AnswerStatus, AnswerWriter};
 use crate::backend::zones::{Authority, is_ours};
-use crate::backend::{ExternalRoute, View};
+use crate::backend::{ExternalRoute, View, Zone};
 use crate::cause::Cause;
 use crate::external::{ExternalAnswers, ExternalQuery};
 use crate::external_rules::RuleKey;
@@ -207,6 +207,16 @@ pub(crate) fn answer_name<V: View>(
     progress
 }
 
+/// The part of the server that forwards a name (wire format, lower case).
+pub(crate) fn system_of_servers(zone: &Zone, name: &[u8]) -> System {
+    let (_, stub) = zone.servers_for(name);
+    if stub.is_some() {
+        System::Stub
+    } else {
+        System::Recursive
+    }
+}
+
 struct Engine<'a, V> {
     view: &'a V,
     identity: &'a Identity,
@@ -361,7 +371,10 @@ impl<'a, V: View> Engine<'a, V> {
     /// through, otherwise NXDOMAIN.
     fn forward_or_nxdomain(&self, authority: Authority<'a>, out: &mut Vec<u8>) -> NameProgress {
         if authority.falls_through(self.view.zone(), self.query.lower()) {
-            return NameProgress::Pending(PendingAnswer::Forward(self.system_of_servers()));
+            return NameProgress::Pending(PendingAnswer::Forward(system_of_servers(
+                self.view.zone(),
+                self.query.lower(),
+            )));
         }
 
         // The lookup may have written a part of an answer, which NXDOMAIN must not contain.
@@ -399,16 +412,6 @@ impl<'a, V: View> Engine<'a, V> {
             self.context,
             out,
         )
-    }
-
-    /// The part of the server that forwards the name.
-    fn system_of_servers(&self) -> System {
-        let (_, stub) = self.view.zone().servers_for(self.query.lower());
-        if stub.is_some() {
-            System::Stub
-        } else {
-            System::Recursive
-        }
     }
 
     /// Answers SERVFAIL for a name of ours.
@@ -450,7 +453,7 @@ impl<'a, V: View> Engine<'a, V> {
     /// Forwards the query of an external name, unless this server answers it.
     fn forward_query(&self, out: &mut Vec<u8>) -> NameProgress {
         let zone = self.view.zone();
-        let system = self.system_of_servers();
+        let system = system_of_servers(zone, self.query.lower());
 
         match zone.external_route(self.query.lower(), self.query.qtype) {
             ExternalRoute::Rule(mut rule) => {

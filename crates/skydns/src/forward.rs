@@ -137,10 +137,6 @@ pub enum ForwardError {
     /// Too many queries are in flight already.
     #[error("too many queries in flight")]
     Overloaded,
-    /// The query is our own loop probe and came back through an upstream; see
-    /// [`Forwarder::find_loops`].
-    #[error("an upstream forwarded our own query back to us")]
-    Loop,
     /// The forwarder is shutting down.
     #[error("shutting down")]
     Stopped,
@@ -231,10 +227,6 @@ impl Forwarder {
         transport: Transport,
     ) -> Result<Arc<UpstreamReply>, ForwardError> {
         let deadline = Instant::now() + self.state.limits.budget;
-        // Loop probes are recognized first: a loop must be noticed even if no upstream is left.
-        if self.state.loops.record_return(query.name()) {
-            return Err(ForwardError::Loop);
-        }
         if upstreams.is_empty() {
             return Err(ForwardError::NoUpstreams);
         }
@@ -371,15 +363,9 @@ impl Forwarder {
         &self.state.limits
     }
 
-    /// Counts a query of `client` that was rejected because too many queries are in flight. A
-    /// forwarding loop may be the cause, so `question` is still checked for a loop probe.
-    /// `question` begins with the query name.
-    pub(crate) fn count_rejected(&self, question: &[u8], client: IpAddr) {
-        self.state.loops.record_return(question);
-        self.report_overload(client);
-    }
-
-    fn report_overload(&self, client: IpAddr) {
+    /// Counts and logs a query of `client` that was rejected because too many queries are in
+    /// flight.
+    pub(crate) fn report_overload(&self, client: IpAddr) {
         self.state.metrics.overloaded.inc();
 
         let now = Instant::now().into_std();
@@ -393,7 +379,8 @@ impl Forwarder {
     /// A result is true if the query came back to this server, false if there was only a reply, and
     /// `None` if there was neither. At most 64 upstreams are queried at once, each within
     /// [`ForwardLimits::budget`]. The metrics do not count these queries. The caller's server must
-    /// be listening, and must call [`Forwarder::exchange`] for a query that comes back.
+    /// be listening, and must pass the names of its queries to
+    /// [`record_returned_probe`](Self::record_returned_probe).
     ///
     /// The probe queries `<16 hexadecimal digits>.forward-loop.<domain>`, type TXT.
     pub async fn find_loops(&self, ways: Vec<(Upstream, Name)>) -> Vec<Option<bool>> {
@@ -404,6 +391,13 @@ impl Forwarder {
             .buffered(MAX_LOOP_PROBES)
             .collect()
             .await
+    }
+
+    /// Returns whether a client's query for `name` (wire format) is a probe of
+    /// [`find_loops`](Self::find_loops) that came back, and if so, records the loop. Check every
+    /// query before anything else can answer it: otherwise a loop goes unnoticed.
+    pub fn record_returned_probe(&self, name: &[u8]) -> bool {
+        self.state.loops.record_return(name)
     }
 
     async fn is_in_loop(&self, upstream: Upstream, domain: Name) -> Option<bool> {

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use crate::backend::zones::{negative_ttl_limit, rule_for_reply};
-use crate::backend::{Backend, View};
+use crate::backend::{Backend, View, Zone};
 use crate::cause::Cause;
 use crate::client_rates::{ClientRate, ClientRates};
 use crate::client_shares::ClientShares;
@@ -174,9 +174,7 @@ impl<B: Backend> Resolver<B> {
         out: &mut Vec<u8>,
     ) -> AnswerAttempt<B::View> {
         let start = out.len();
-        // A client over its rate limit gets REFUSED, without a lookup.
-        if !self.admits_query(client) {
-            let reply = engine::append_rate_refusal(view.zone(), query, out);
+        if let Some(reply) = self.reject_at_once(query, client, view.zone(), out) {
             return AnswerAttempt::Answered(sign_reply(signer, start, reply, out));
         }
 
@@ -203,6 +201,26 @@ impl<B: Backend> Resolver<B> {
             work,
             signer,
         }))
+    }
+
+    /// Answers a query that gets no lookup: our own loop probe, or a query of a client over its
+    /// rate limit.
+    fn reject_at_once(
+        &self,
+        query: &Query<'_>,
+        client: IpAddr,
+        zone: &Zone,
+        out: &mut Vec<u8>,
+    ) -> Option<Reply> {
+        // Probes come first: no limit, record or rule may hide that an upstream is in a loop.
+        if self.forwarder.record_returned_probe(query.lower()) {
+            let system = engine::system_of_servers(zone, query.lower());
+            let reply = engine::append_servfail(zone, query, system, &Cause::Loop, out);
+            return Some(reply);
+        }
+
+        let is_admitted = self.admits_query(client);
+        (!is_admitted).then(|| engine::append_rate_refusal(zone, query, out))
     }
 
     /// Whether a query of `client` is within its limit.

@@ -20,6 +20,8 @@ mod external_rules;
 mod fallthrough;
 #[path = "support/fixed.rs"]
 mod fixed;
+#[path = "server/loops.rs"]
+mod loops;
 #[path = "server/rotation.rs"]
 mod rotation;
 #[path = "server/search.rs"]

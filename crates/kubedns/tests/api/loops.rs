@@ -183,6 +183,15 @@ async fn looping_upstream_gets_no_missing_names() {
         kubedns.answers("missing.svc.cluster.local.", "A").await == "NXDOMAIN"
     })
     .await;
+
+    // kubedns answers NXDOMAIN for missing names now, but still recognizes its own probes.
+    let probe_count = || resolver.count_of(".forward-loop.svc.cluster.local.");
+    let probed = probe_count();
+    eventually(PATIENCE, || async { probe_count() >= probed + 2 }).await;
+    until_loops(&kubedns, 1.0).await;
+    assert_eq!(kubedns.logged(GONE), 0);
+    let missing = kubedns.answers("missing.svc.cluster.local.", "A").await;
+    assert_eq!(missing, "NXDOMAIN");
     assert_eq!(kubedns.answers(WWW, "A").await, "198.51.100.9");
     kubedns.stop().await;
 }

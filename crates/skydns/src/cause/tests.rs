@@ -95,7 +95,6 @@ fn each_failure_of_an_upstream_has_a_code() {
         (ForwardError::NoUpstreams, 22),
         (ForwardError::AllFailed([].into()), 22),
         (ForwardError::Overloaded, 0),
-        (ForwardError::Loop, 0),
         (ForwardError::Stopped, 14),
     ] {
         assert_eq!(Cause::from(&error).parts().0, code, "{error}");

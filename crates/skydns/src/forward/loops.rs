@@ -57,10 +57,11 @@ impl LoopProbes {
         })
     }
 
-    /// Returns whether `question` is one of our own probes, and if so, records that the probe came
-    /// back. `question` is a whole question, or only a name.
-    pub(super) fn record_return(&self, question: &[u8]) -> bool {
-        let Some(nonce) = parse_nonce(question) else {
+    /// Returns whether `name` (wire format) is the name of a probe in flight, and if so, records
+    /// that the probe came back.
+    pub(super) fn record_return(&self, name: &[u8]) -> bool {
+        // The form of the name excludes almost all queries, before the lock.
+        let Some(nonce) = parse_nonce(name) else {
             return false;
         };
 
@@ -103,8 +104,8 @@ impl Drop for LoopProbe<'_> {
     }
 }
 
-fn parse_nonce(question: &[u8]) -> Option<u64> {
-    let (label, below) = question.split_at_checked(usize::from(DIGITS) + 1)?;
+fn parse_nonce(name: &[u8]) -> Option<u64> {
+    let (label, below) = name.split_at_checked(usize::from(DIGITS) + 1)?;
     let (length, digits) = label.split_first()?;
     // A length octet is never a letter, so the comparison may ignore case.
     if *length != DIGITS || !below.get(..LABEL.len())?.eq_ignore_ascii_case(LABEL) {

@@ -27,7 +27,7 @@ use crate::forward::{self, ForwardError};
 use crate::inline_tasks;
 use crate::metrics::Took;
 use crate::tap::AnsweredQuery;
-use wire::{HEADER, Query, rcode};
+use wire::{Query, rcode};
 
 /// A place among the queries that wait. Dropping this value frees the place.
 #[derive(Debug)]
@@ -95,9 +95,7 @@ impl<B: Backend> Resolver<B> {
             self.shard.expensive(false);
             return;
         }
-        let query = waiting.query.query();
-        let question = query.message.get(HEADER..).unwrap_or_default();
-        self.forwarder.count_rejected(question, waiting.client);
+        self.forwarder.report_overload(waiting.client);
     }
 
     /// Resolves the query in a new task, which begins on this thread, and passes the answer to

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use skydns::forward::{ForwardError, ForwardLimits, is_own_address};
+use skydns::forward::{ForwardLimits, is_own_address};
 use testkit::message::Message;
 use testkit::reply::Reply;
 use testkit::upstream::{Act, Asked, Reaction, Upstream};
@@ -251,12 +251,10 @@ async fn relay(subject: Subject) -> (SocketAddr, tokio::task::JoinSet<()>) {
             let question = Message::parse(packet).unwrap().questions.remove(0);
             // Some resolvers randomize the case of names.
             let name = question.name.to_ascii_uppercase();
-            let rtype = testkit::codes::type_name(question.rtype);
-            let query = testkit::query::Query::new(&name, &rtype).into();
-            let rcode = match subject.ask(query, &[address]).await {
-                Err(ForwardError::Loop) => "REFUSED",
-                _ => "NOTIMP",
-            };
+            let is_probe = subject
+                .forwarder
+                .record_returned_probe(wire::Name::parse(&name).unwrap().wire());
+            let rcode = if is_probe { "REFUSED" } else { "NOTIMP" };
             let reply = Reply::to(packet).rcode(rcode).wire();
             socket.send_to(&reply, from).await.unwrap();
         }

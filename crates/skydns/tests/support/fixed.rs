@@ -532,7 +532,8 @@ pub(crate) fn start_with_transfers(
     ))
 }
 
-fn run<B: Backend>(bound: std::io::Result<(DnsServer<B>, Metrics)>) -> RunningServer {
+/// Starts a bound server.
+pub(crate) fn run<B: Backend>(bound: std::io::Result<(DnsServer<B>, Metrics)>) -> RunningServer {
     let (server, metrics) = bound.unwrap_or_else(|error| panic!("cannot bind the server: {error}"));
     let address = server.local_addr();
     let tap = server.tap();
