@@ -19,9 +19,10 @@
 //! the upstreams fail, or while the query cannot be forwarded, for example because too many queries
 //! are in flight. Failures are SERVFAIL, REFUSED, and no usable reply within
 //! [`ForwardLimits::budget`](super::ForwardLimits::budget), which is the client response timer of
-//! RFC 8767, section 5. All TTLs of a stale answer are 30 seconds. After a failure of the
-//! upstreams, or while all of them are known to be dead, clients get the stale reply at once. The
-//! upstreams are then retried every [`CacheLimits::recheck`], and no client waits for the retry.
+//! RFC 8767, section 5. All TTLs of a stale answer are 30 seconds. For [`CacheLimits::recheck`]
+//! after a failure of the upstreams, clients get the stale reply at once. The next query after that
+//! waits for the upstreams again. While all upstreams are known to be dead, no client waits: one
+//! query in each interval is forwarded to refresh the reply.
 //!
 //! # Bounds
 //!
@@ -71,7 +72,7 @@ pub struct CacheLimits {
     pub entries: usize,
     /// Time for which a reply is kept beyond its TTL; zero disables stale answers.
     pub stale: Duration,
-    /// Interval between retries of the upstreams while a stale reply is the answer.
+    /// Time after a failure of the upstreams in which a stale reply is the answer at once.
     pub recheck: Duration,
 }
 
@@ -182,11 +183,6 @@ impl ReplyCache {
         let key = BorrowedQueryKey::of_client(query, upstreams)?;
         let entry = self.table.get(&key)?;
         let state = entry.state_at(&self.limits, self.now())?;
-
-        // The upstreams must be retried, and the retry needs a task.
-        if state == (EntryState::Stale { due: true }) {
-            return None;
-        }
         Some(self.count_use(entry, state))
     }
 
@@ -201,19 +197,34 @@ impl ReplyCache {
             return None;
         }
 
-        let now = self.now();
-        let known = self.table.get(&key.borrowed()).and_then(|entry| {
-            let state = self.usable_state(&entry, are_dead, now)?;
-            Some((entry, state))
-        });
-        let Some((entry, state)) = known else {
+        let entry = self.table.get(&key.borrowed());
+        let found = entry.and_then(|entry| self.usable_reply(entry, key, are_dead));
+        if found.is_none() {
             self.metrics.misses.inc();
-            return None;
+        }
+        found
+    }
+
+    /// The reply of `entry`, if it is the answer.
+    fn usable_reply(
+        &self,
+        entry: CacheEntry,
+        key: &QueryKey,
+        are_dead: impl FnOnce() -> bool,
+    ) -> Option<FoundReply> {
+        let now = self.now();
+        let (state, refresh) = if let Some(state) = entry.state_at(&self.limits, now) {
+            (state, false)
+        } else {
+            let stale = entry.state_when_failing(&self.limits, now)?;
+            // A query to dead upstreams would fail in the end, after the budget.
+            if !are_dead() {
+                return None;
+            }
+            // Of all callers, one refreshes the reply. The others only use it.
+            (stale, entry.claim_retry(self.limits.recheck, now))
         };
 
-        // Of all callers, one refreshes the reply. The others only use it.
-        let due = state == EntryState::Stale { due: true };
-        let refresh = due && entry.claim_retry(self.limits.recheck, now);
         let reply = self.count_use(entry, state).to_reply(key)?;
         Some(FoundReply { reply, refresh })
     }
@@ -226,23 +237,6 @@ impl ReplyCache {
         is_fresh
             .then(|| CachedReply { entry, state }.to_reply(key))
             .flatten()
-    }
-
-    fn usable_state(
-        &self,
-        entry: &CacheEntry,
-        are_dead: impl FnOnce() -> bool,
-        now: CacheTime,
-    ) -> Option<EntryState> {
-        if let Some(state) = entry.state_at(&self.limits, now) {
-            return Some(state);
-        }
-
-        match entry.state_when_failing(&self.limits, now)? {
-            // A query to dead upstreams would fail in the end, after the budget.
-            EntryState::Stale { .. } if are_dead() => Some(EntryState::Stale { due: true }),
-            EntryState::Stale { .. } | EntryState::Fresh(_) => None,
-        }
     }
 
     /// Caches the upstreams' reply, or records that the upstreams failed.
@@ -326,7 +320,7 @@ impl ReplyCache {
             return;
         };
         let failed_at = self.time_at(now);
-        if let Some(EntryState::Stale { .. }) = entry.state_when_failing(&self.limits, failed_at) {
+        if let Some(EntryState::Stale) = entry.state_when_failing(&self.limits, failed_at) {
             entry.record_failure(self.limits.recheck, failed_at);
             self.outages.record_failure(&key.upstreams, now);
         }
@@ -335,7 +329,7 @@ impl ReplyCache {
     fn count_use(&self, entry: CacheEntry, state: EntryState) -> CachedReply {
         match state {
             EntryState::Fresh(_) => self.metrics.hits.inc(),
-            EntryState::Stale { .. } => self.metrics.stale.inc(),
+            EntryState::Stale => self.metrics.stale.inc(),
         }
         CachedReply { entry, state }
     }

@@ -39,10 +39,7 @@ pub(super) enum EntryState {
     /// Fresh, with the age in seconds.
     Fresh(u32),
     /// Stale: the lifetime has passed, but the reply can still replace a failure.
-    Stale {
-        /// Whether the next retry of the upstreams is due.
-        due: bool,
-    },
+    Stale,
 }
 
 /// A reply, its lifetime, and the key of its query. Clones share the reply.
@@ -64,8 +61,8 @@ pub(super) struct EntryHead {
     addresses: Option<RotatedRecords>,
     /// Time after `received` during which the reply is fresh, in seconds.
     pub(super) lifetime: u32,
-    /// Time of the next retry of the upstreams, in milliseconds since `received`; 0 if the
-    /// upstreams have not failed since then.
+    /// End of the time in which the stale reply is used before the upstreams are tried again, in
+    /// milliseconds since `received`; 0 if the upstreams have not failed since then.
     retry_at: AtomicU32,
     /// RD, AD and CD of the query; see [`QueryKind`].
     query_flags: u16,
@@ -191,17 +188,16 @@ impl CacheEntry {
         self.head().rcode
     }
 
-    /// Current state of the entry; `None` if the upstreams must be queried first.
+    /// Current state of the entry; `None` if the upstreams must be queried first. A stale entry is
+    /// used without a query only for a while after a failure (RFC 8767, section 5).
     pub(super) fn state_at(&self, limits: &CacheLimits, now: CacheTime) -> Option<EntryState> {
         let state = self.state_when_failing(limits, now)?;
         let retry_at = self.head().retry_at.load(Ordering::Relaxed);
-        match state {
-            EntryState::Fresh(_) => Some(state),
-            EntryState::Stale { .. } if retry_at == 0 => None,
-            EntryState::Stale { .. } => Some(EntryState::Stale {
-                due: as_milliseconds(self.age_at(now)) >= retry_at,
-            }),
-        }
+        let is_usable = match state {
+            EntryState::Fresh(_) => true,
+            EntryState::Stale => as_milliseconds(self.age_at(now)) < retry_at,
+        };
+        is_usable.then_some(state)
     }
 
     /// State of the entry if the upstreams have just failed; `None` if the entry is too old.
@@ -217,11 +213,11 @@ impl CacheEntry {
         }
 
         let usable = age < self.lifetime().saturating_add(limits.stale);
-        usable.then_some(EntryState::Stale { due: false })
+        usable.then_some(EntryState::Stale)
     }
 
-    /// Records that the upstreams failed. From now on, clients get the stale entry without waiting
-    /// for the upstreams. The upstreams are tried again after `recheck`.
+    /// Records that the upstreams failed. Clients get the stale entry without waiting for the
+    /// upstreams until `recheck` has passed.
     pub(super) fn record_failure(&self, recheck: Duration, now: CacheTime) {
         let next = self.time_after(recheck, now);
         self.head().retry_at.store(next, Ordering::Relaxed);
@@ -266,7 +262,7 @@ impl CacheEntry {
     ) -> bool {
         let start = out.len();
         let message = self.message();
-        let written = if let (EntryState::Stale { .. }, Some(edns)) = (state, &query.edns) {
+        let written = if let (EntryState::Stale, Some(edns)) = (state, &query.edns) {
             let opt = self.stale_opt(edns.dnssec_ok);
             answer::append_answer(message, Some(opt.borrowed()), self.rcode(), query, out)
         } else {
@@ -292,7 +288,7 @@ impl CacheEntry {
         let mut message = self.message().to_vec();
         self.write_age(state, &mut message);
 
-        let expired = matches!(state, EntryState::Stale { .. });
+        let expired = matches!(state, EntryState::Stale);
         // The client must learn that the answer is stale (RFC 8914).
         let opt = if expired {
             Some(self.stale_opt(query.kind.dnssec_ok))
@@ -332,7 +328,7 @@ impl CacheEntry {
         // AD says that the upstream verified the signatures. They may have expired since.
         let cleared = match state {
             EntryState::Fresh(_) => flag::AA,
-            EntryState::Stale { .. } => flag::AA | flag::AD,
+            EntryState::Stale => flag::AA | flag::AD,
         };
         Header {
             flags: header.flags & !cleared,
@@ -357,7 +353,7 @@ impl CacheEntry {
     fn aged_ttl(&self, state: EntryState, ttl: u32) -> u32 {
         match state {
             EntryState::Fresh(age) => ttl.min(self.max_ttl()).saturating_sub(age),
-            EntryState::Stale { .. } => STALE_TTL,
+            EntryState::Stale => STALE_TTL,
         }
     }
 

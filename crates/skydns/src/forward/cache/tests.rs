@@ -204,7 +204,7 @@ async fn last_upstream_reply_replaces_entry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_caller_retries_failed_upstreams() {
+async fn one_caller_retries_dead_upstreams() {
     let limits = CacheLimits {
         stale: 3600 * SECOND,
         recheck: 30 * SECOND,
@@ -221,15 +221,19 @@ async fn one_caller_retries_failed_upstreams() {
         "the cache must answer at once from now on"
     );
     advance(30 * SECOND).await;
+    assert!(
+        subject.cache.find_reply(&key, || false).is_none(),
+        "callers must wait for upstreams that may work again"
+    );
     let refresh: Vec<bool> = (0..5)
-        .map(|_| subject.cache.find_reply(&key, || false).unwrap().refresh)
+        .map(|_| subject.cache.find_reply(&key, || true).unwrap().refresh)
         .collect();
     assert_eq!(refresh, [true, false, false, false, false]);
     let counts = (
         subject.cache.metrics.stale.get(),
         subject.cache.metrics.misses.get(),
     );
-    assert_eq!(counts, (7, 1));
+    assert_eq!(counts, (7, 2));
     subject.record(&x(), &here, &address(&x()));
     assert!(subject.knows(&x(), &here));
     assert_eq!(subject.cache.metrics.hits.get(), 2);

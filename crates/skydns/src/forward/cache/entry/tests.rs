@@ -240,7 +240,7 @@ fn stale_answer_has_extended_error() {
     let negative = entry(&query("x.test.", "A"), &negative).unwrap();
     for (entry, code, others) in [(&positive, 3, 1), (&negative, 19, 0)] {
         for dnssec_ok in [None, Some(false), Some(true)] {
-            let stale = EntryState::Stale { due: false };
+            let stale = EntryState::Stale;
             let answer = answer(entry, stale, "x.test.", dnssec_ok);
             assert!(!answer.has("ad"));
             let sections = [&answer.answer, &answer.authority, &answer.additional];
@@ -276,16 +276,15 @@ fn entry_state_depends_on_age_and_failures() {
         recheck: 30 * second,
         ..CacheLimits::default()
     };
-    let failing = Some(EntryState::Stale { due: false });
-    let due = Some(EntryState::Stale { due: true });
+    let failing = Some(EntryState::Stale);
     let cases: [(&str, Option<u32>, u32, Option<EntryState>); 9] = [
         ("new", None, 0, Some(EntryState::Fresh(0))),
         ("in its last second", None, 59, Some(EntryState::Fresh(59))),
         ("expired: ask first", None, 60, None),
         ("failed a moment ago", Some(70), 70, failing),
         ("failed a while ago", Some(70), 99, failing),
-        ("time to ask again", Some(70), 100, due),
-        ("for the last time", Some(70), 159, due),
+        ("time to ask again", Some(70), 100, None),
+        ("failed long ago", Some(70), 159, None),
         ("too old", Some(70), 160, None),
         (
             "failed when fresh",
@@ -303,14 +302,6 @@ fn entry_state_depends_on_age_and_failures() {
         }
         let now = after(now);
         assert_eq!(entry.state_at(&limits, now), state, "{what}");
-        let turns = [
-            entry.claim_retry(limits.recheck, now),
-            entry.claim_retry(limits.recheck, now),
-        ];
-        assert!(
-            state != due || turns == [true, false],
-            "{what}: one caller must retry, and only once"
-        );
         let off = CacheLimits {
             stale: Duration::ZERO,
             ..limits
@@ -341,7 +332,7 @@ proptest! {
             octets.get_mut(at).into_iter().for_each(|place| *place = octet);
         }
         let Some(entry) = entry(&query("x.test.", "A"), &octets) else { return Ok(()) };
-        let state = if failing { EntryState::Stale { due: false } } else { EntryState::Fresh(age) };
+        let state = if failing { EntryState::Stale } else { EntryState::Fresh(age) };
         let mut out = Vec::new();
         let ask = ask("x.test.", dnssec_ok);
         entry.append_answer(state, &wire::Query::parse(&ask, wire::Transport::Udp).unwrap(), &mut out);
