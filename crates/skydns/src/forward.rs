@@ -32,8 +32,8 @@
 //!   is retried over TCP. If the retry fails or time is short, a client over UDP gets the truncated
 //!   reply, with TC. For a client over TCP, the upstreams are then queried only over TCP. A reply
 //!   over TCP that is truncated and has neither an error nor an answer counts as a failure.
-//! * An upstream that does not know EDNS is queried without an OPT record for ten minutes
-//!   (`exchange`).
+//! * An upstream that does not know EDNS is queried without an OPT record (`exchange`). Every ten
+//!   minutes, a probe finds out whether it knows EDNS now (`health`).
 //! * Upstreams over TCP and TLS are queried over persistent connections (`pool`). An upstream with
 //!   an untrusted certificate fails and is never queried in plain text (`tls`).
 //! * A reply counts only if address, port, ID and question match the query (RFC 5452). An error

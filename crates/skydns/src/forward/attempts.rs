@@ -95,7 +95,7 @@ impl UpstreamAttempts {
         let key = &query.key;
         let order = state.health.order(&key.upstreams, now);
 
-        // The query starts those probes of its dead upstreams that are due.
+        // The query starts those probes of its upstreams that are due.
         for probe in order.probes {
             let question = probe.question.unwrap_or_else(|| Arc::clone(key));
             spawn_probe(&state, &probe.upstream, question, SINGLE_PROBE);
@@ -273,7 +273,7 @@ impl UpstreamAttempts {
             self.plan.push_back(UpstreamCandidate {
                 upstream: upstream.clone(),
                 dead: false,
-                edns: self.state.health.knows_edns(upstream, now),
+                edns: self.state.health.knows_edns(upstream),
             });
         }
     }
@@ -429,8 +429,8 @@ async fn probe_upstream(
     }
 }
 
-/// Queries an upstream for a probe. If the upstream is silent, and has never answered a query that
-/// had an OPT record, it is queried again without an OPT record: a device on the way to the
+/// Queries an upstream for a probe. If the upstream is silent, and is not known to answer queries
+/// with an OPT record, it is queried again without an OPT record: a device on the way to the
 /// upstream may drop queries with OPT records.
 async fn exchange_probe(
     state: &ForwarderState,
@@ -442,7 +442,7 @@ async fn exchange_probe(
         query: &question.query,
         upstream,
         over_tcp: false,
-        edns: state.health.knows_edns(upstream, now),
+        edns: state.health.probes_edns(upstream, now),
         deadline: now + state.limits.budget,
         limits: &state.limits,
         health: &state.health,
@@ -451,6 +451,15 @@ async fn exchange_probe(
         metrics: &state.metrics.upstream(upstream),
     };
     let result = exchange.run(Transport::Udp).await;
+    if exchange.edns
+        && let Ok(reply) = &result
+    {
+        let has_opt = reply.opt.is_some();
+        exchange
+            .health
+            .record_edns_probe(exchange.upstream, has_opt, Instant::now());
+    }
+
     let may_drop_edns = exchange.edns && !exchange.health.has_answered_edns(exchange.upstream);
     if !may_drop_edns || !matches!(result, Err(UpstreamFailure::Timeout)) {
         return result;

@@ -14,6 +14,10 @@
 //! counts as refusing until it gives a usable answer. A refusing upstream keeps its place in the
 //! order, but counts as down ([`UpstreamHealth::is_down`]).
 //!
+//! Clients' queries to an upstream that does not know EDNS have no OPT record. After
+//! [`EDNS_PAUSE`], a query starts a probe with an OPT record: a device on the way to the upstream
+//! may drop queries with OPT records, and no client's query may be lost.
+//!
 //! An idle probe ([`UpstreamHealth::begin_idle_probe`]) needs no client's query. It is sent to an
 //! upstream that has given no usable answer for a while, even if the upstream is dead. So the state
 //! of the upstream is known before clients need the upstream.
@@ -41,8 +45,8 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// over TCP.
 const TCP_PAUSE: Duration = Duration::from_secs(10);
 
-/// Time for which queries to an upstream have no OPT record after the upstream has shown that it
-/// does not know EDNS.
+/// Time after which an upstream that does not know EDNS gets a probe with an OPT record, to find
+/// out whether it knows EDNS now.
 const EDNS_PAUSE: Duration = Duration::from_mins(10);
 
 /// Time for which an upstream can count as down after its last failure. If there were no queries in
@@ -77,7 +81,8 @@ struct HealthState {
     failures: u32,
     last_failure: Option<Instant>,
     tcp_silent: Option<Instant>,
-    /// The last time at which the upstream showed that it does not know EDNS.
+    /// The last time at which the upstream showed that it does not know EDNS; `None` if it is
+    /// believed to know EDNS.
     lacked_edns: Option<Instant>,
 }
 
@@ -97,7 +102,7 @@ pub(super) struct UpstreamCandidate {
     pub(super) edns: bool,
 }
 
-/// A dead upstream that is due for a probe.
+/// An upstream that is due for a probe, because it is dead or did not know EDNS.
 #[derive(Debug)]
 pub(super) struct DueProbe {
     pub(super) upstream: Upstream,
@@ -133,10 +138,10 @@ impl UpstreamHealth {
             candidates.push(UpstreamCandidate {
                 upstream: upstream.clone(),
                 dead: state.dead.is_some(),
-                edns: state.knows_edns(now),
+                edns: state.lacked_edns.is_none(),
             });
 
-            if state.dead.is_some_and(|dead| dead.next_probe <= now) && !state.probing {
+            if state.is_probe_due(now) && !state.probing {
                 state.probing = true;
                 probes.push(DueProbe {
                     upstream: upstream.clone(),
@@ -351,15 +356,24 @@ impl UpstreamHealth {
     }
 
     /// Whether the upstream is believed to know EDNS.
-    pub(super) fn knows_edns(&self, upstream: &Upstream, now: Instant) -> bool {
-        self.0
-            .lock()
+    pub(super) fn knows_edns(&self, upstream: &Upstream) -> bool {
+        let states = self.0.lock();
+        states
             .get(upstream)
-            .is_none_or(|state| state.knows_edns(now))
+            .is_none_or(|state| state.lacked_edns.is_none())
     }
 
-    /// Whether the upstream has given a usable answer (NOERROR or NXDOMAIN), and has never shown
-    /// that it does not know EDNS.
+    /// Whether a probe of the upstream has an OPT record. True if the upstream is believed to know
+    /// EDNS, or has shown for the last time before [`EDNS_PAUSE`] that it does not.
+    pub(super) fn probes_edns(&self, upstream: &Upstream, now: Instant) -> bool {
+        let states = self.0.lock();
+        states
+            .get(upstream)
+            .is_none_or(|state| state.lacked_edns.is_none() || state.is_edns_probe_due(now))
+    }
+
+    /// Whether the upstream has given a usable answer (NOERROR or NXDOMAIN), and is believed to
+    /// know EDNS.
     pub(super) fn has_answered_edns(&self, upstream: &Upstream) -> bool {
         let states = self.0.lock();
         states
@@ -370,6 +384,16 @@ impl UpstreamHealth {
     /// Records that the upstream does not know EDNS.
     pub(super) fn record_lack_of_edns(&self, upstream: &Upstream, now: Instant) {
         state_of(&mut self.0.lock(), upstream, now).lacked_edns = Some(now);
+    }
+
+    /// Records the reply to a probe with an OPT record. An upstream that did not know EDNS knows it
+    /// now if the reply has an OPT record, too.
+    pub(super) fn record_edns_probe(&self, upstream: &Upstream, has_opt: bool, now: Instant) {
+        let mut states = self.0.lock();
+        let state = state_of(&mut states, upstream, now);
+        if state.lacked_edns.is_some() {
+            state.lacked_edns = (!has_opt).then_some(now);
+        }
     }
 
     /// Whether all upstreams are known to be dead, and each has failed within the last minute.
@@ -393,9 +417,18 @@ impl HealthState {
             .is_some_and(|failure| now.saturating_duration_since(failure) < FAILURE_COUNTS)
     }
 
-    fn knows_edns(&self, now: Instant) -> bool {
+    /// Whether the next query to the upstream should start a probe. A dead upstream needs no
+    /// separate probe for EDNS.
+    fn is_probe_due(&self, now: Instant) -> bool {
+        match self.dead {
+            Some(dead) => dead.next_probe <= now,
+            None => self.is_edns_probe_due(now),
+        }
+    }
+
+    fn is_edns_probe_due(&self, now: Instant) -> bool {
         self.lacked_edns
-            .is_none_or(|at| now.saturating_duration_since(at) >= EDNS_PAUSE)
+            .is_some_and(|at| now.saturating_duration_since(at) >= EDNS_PAUSE)
     }
 }
 

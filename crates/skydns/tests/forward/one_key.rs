@@ -16,8 +16,8 @@ use wire::Transport;
 
 use crate::fixed::{Fixed, start};
 use crate::support::{
-    Fickle, GOOD, OTHER, PATIENCE, Question, Subject, a, a_over_tcp, address, answers_with, good,
-    opt, outcome_text, short_limits, silent,
+    Does, Fickle, GOOD, OTHER, PATIENCE, Question, Subject, a, a_over_tcp, address, answers_with,
+    good, opt, outcome_text, pass, short_limits, silent,
 };
 
 const NAMES: [&str; 4] = [
@@ -168,16 +168,7 @@ async fn upstream_without_edns_answers_all_clients() {
 /// sends it queries without an OPT record.
 #[tokio::test]
 async fn silence_to_edns_causes_plain_queries() {
-    let has_opt =
-        |asked: &Asked| Message::parse(&asked.packet).is_ok_and(|message| message.edns.is_some());
-    let upstream = Upstream::start(move |asked: &Asked| {
-        if has_opt(asked) {
-            Reaction::silence()
-        } else {
-            answers_with(1)(asked)
-        }
-    })
-    .await;
+    let upstream = Upstream::start(drops_edns).await;
     let subject = Subject::new(short_limits());
     let upstreams = [upstream.addr()];
     for name in ["x.test.", "y.test."] {
@@ -189,6 +180,81 @@ async fn silence_to_edns_causes_plain_queries() {
     upstream.forget();
     assert_eq!(subject.ask_a("w.test.", &upstreams).await, GOOD);
     assert_eq!(upstream.count(), 1, "the query must have no OPT record");
+}
+
+fn has_opt(asked: &Asked) -> bool {
+    Message::parse(&asked.packet).is_ok_and(|message| message.edns.is_some())
+}
+
+fn rejects_edns(asked: &Asked) -> Reaction {
+    without_edns("FORMERR")(asked)
+}
+
+fn drops_edns(asked: &Asked) -> Reaction {
+    if has_opt(asked) {
+        Reaction::silence()
+    } else {
+        good(asked)
+    }
+}
+
+fn knows_edns(asked: &Asked) -> Reaction {
+    let reply = address(asked, 1);
+    if has_opt(asked) {
+        reply.opt(opt(1232, false, &[])).into()
+    } else {
+        reply.into()
+    }
+}
+
+/// An upstream that did not know EDNS gets a probe with an OPT record after ten minutes. No client
+/// waits for the probe, and clients' queries have an OPT record only if the reply has one.
+#[tokio::test]
+async fn probe_finds_out_whether_upstream_knows_edns() {
+    // The reactions before and after the ten minutes, and whether queries have an OPT record in the
+    // end.
+    let cases: [(&str, &'static [Does], bool); 3] = [
+        ("dropped", &[rejects_edns, drops_edns], false),
+        ("rejected", &[rejects_edns, rejects_edns], false),
+        ("answered", &[rejects_edns, knows_edns], true),
+    ];
+    for (what, does, knows) in cases {
+        let fickle = Fickle::start(does).await;
+        let upstreams = fickle.upstreams();
+        let subject = Subject::new(short_limits());
+        assert_eq!(subject.ask_a("x.test.", &upstreams).await, GOOD, "{what}");
+        fickle.goes_on();
+        pass(Duration::from_mins(10) + Duration::from_secs(1)).await;
+
+        // The packets for a name, each with or without an OPT record.
+        let packets_for = |name: &str| -> Vec<bool> {
+            let asked = fickle.upstream.asked();
+            let packets = asked.iter().filter(|asked| asked.name() == name);
+            packets.map(has_opt).collect()
+        };
+        fickle.upstream.forget();
+        assert_eq!(subject.ask_a("y.test.", &upstreams).await, GOOD, "{what}");
+        assert_eq!(packets_for("y.test."), [false], "{what}");
+
+        // The probe repeats the query that the upstream has answered before.
+        eventually(PATIENCE, || async {
+            let probe = packets_for("x.test.");
+            let has_ended = probe.last() == Some(&knows) && probe.contains(&true);
+            has_ended.then_some(()).ok_or(probe)
+        })
+        .await;
+        let mut names = (0..).map(|n| format!("z{n}.test."));
+        eventually(PATIENCE, || {
+            let name = names.next().unwrap();
+            let (subject, packets_for) = (&subject, &packets_for);
+            async move {
+                assert_eq!(subject.ask_a(&name, &upstreams).await, GOOD, "{what}");
+                let packets = packets_for(&name);
+                (packets == [knows]).then_some(()).ok_or(packets)
+            }
+        })
+        .await;
+    }
 }
 
 #[tokio::test]
