@@ -119,10 +119,6 @@ use wire::{Transport, name::Name};
 use crate::client_warnings::ClientWarnings;
 use crate::inline_tasks;
 
-/// Number of times that [`Forwarder::probe_idle`] sends an unanswered probe. One packet may be
-/// lost.
-const IDLE_PROBE_TRIES: u32 = 2;
-
 /// Error of a forwarded query.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -428,16 +424,18 @@ impl Forwarder {
     }
 
     /// Probes the upstreams that have given no usable answer (NOERROR or NXDOMAIN) for `idle`.
-    /// Every upstream is probed in a separate task, and has at most one probe at a time. A probe
-    /// without a reply is repeated once. Successive probes cycle through a query that the upstream
-    /// has answered before and the queries given with the upstream.
+    /// Every upstream is probed in a separate task, and has at most one probe at a time. If the
+    /// first query of a probe gets no usable answer, the probe sends a second one. Successive
+    /// probes cycle through a query that the upstream has answered before and the queries given
+    /// with the upstream.
     pub fn probe_idle(&self, upstreams: &[(Upstream, Vec<UpstreamQuery>)], idle: Duration) {
         let now = Instant::now();
         for (upstream, queries) in upstreams {
             let questions = probe_questions(upstream, queries);
             let health = &self.state.health;
-            if let Some(question) = health.begin_idle_probe(upstream, &questions, idle, now) {
-                attempts::spawn_probe(&self.state, upstream, question, IDLE_PROBE_TRIES);
+            let questions = health.begin_idle_probe(upstream, &questions, idle, now);
+            if !questions.is_empty() {
+                attempts::spawn_probe(&self.state, upstream, questions);
             }
         }
     }

@@ -32,10 +32,6 @@ use super::{ForwardError, ForwarderState, UpstreamReply};
 /// Minimum time for which an upstream may be silent before the next upstream is tried.
 const MIN_SILENCE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// The value of `tries` for a probe that a client's query has caused. Later queries of clients
-/// cause further probes.
-const SINGLE_PROBE: u32 = 1;
-
 /// The attempt to get a reply from one upstream.
 #[derive(Clone)]
 struct UpstreamAttempt {
@@ -97,8 +93,9 @@ impl UpstreamAttempts {
 
         // The query starts those probes of its upstreams that are due.
         for probe in order.probes {
-            let question = probe.question.unwrap_or_else(|| Arc::clone(key));
-            spawn_probe(&state, &probe.upstream, question, SINGLE_PROBE);
+            // One name may fail although the upstream works.
+            let questions = probe.question.into_iter().chain([Arc::clone(key)]);
+            spawn_probe(&state, &probe.upstream, questions.collect());
         }
 
         Self {
@@ -333,7 +330,7 @@ async fn run_attempt(
             if is_refusal(reply)
                 && let Some(question) = state.health.record_refusal(upstream, &query.key, now)
             {
-                spawn_probe(&state, upstream, question, SINGLE_PROBE);
+                spawn_probe(&state, upstream, vec![question]);
             }
         }
         Err(failure) => record_failure(&state, &query.key, &attempt, *failure),
@@ -364,7 +361,7 @@ fn record_failure(
             .health
             .record_silence(upstream, key, attempt.asked, now)
     {
-        spawn_probe(state, upstream, question, SINGLE_PROBE);
+        spawn_probe(state, upstream, vec![question]);
     }
 }
 
@@ -382,29 +379,29 @@ fn record_in_health(
     }
 }
 
-/// Probes an upstream with the query `question`, in a separate task. The probe is sent until there
-/// is a reply, at most `tries` times.
+/// Probes an upstream in a separate task. The questions are sent one after the other, until one
+/// gets a usable answer.
 pub(super) fn spawn_probe(
     state: &Arc<ForwarderState>,
     upstream: &Upstream,
-    question: Arc<QueryKey>,
-    tries: u32,
+    questions: Vec<Arc<QueryKey>>,
 ) {
-    let probe = probe_upstream(Arc::clone(state), upstream.clone(), question, tries);
+    let probe = probe_upstream(Arc::clone(state), upstream.clone(), questions);
     state.tasks.spawn(probe);
 }
 
 async fn probe_upstream(
     state: Arc<ForwarderState>,
     upstream: Upstream,
-    question: Arc<QueryKey>,
-    tries: u32,
+    questions: Vec<Arc<QueryKey>>,
 ) {
-    let asked = Instant::now();
+    let began = Instant::now();
     let health = &state.health;
-    for tried in 1..=tries {
+    let mut is_refused = false;
+    let mut last_failure = None;
+    for question in &questions {
         // A shutdown says nothing about the upstream.
-        let exchange = exchange_probe(&state, &upstream, &question);
+        let exchange = exchange_probe(&state, &upstream, question);
         let Some(result) = state.stop.run_until_cancelled(exchange).await else {
             return;
         };
@@ -412,20 +409,26 @@ async fn probe_upstream(
         let now = Instant::now();
         match result {
             Ok(reply) => {
-                health.record_answer(&upstream, &question, reply.rcode, now);
-                if is_refusal(&reply) {
-                    health.record_refused_probe(&upstream, now);
+                health.record_answer(&upstream, question, reply.rcode, now);
+                if !is_refusal(&reply) {
+                    return;
                 }
-                return;
+                is_refused = true;
             }
             Err(failure) => {
                 state.metrics.upstream(&upstream).count_failure(failure);
                 record_in_health(&state, &upstream, failure, now);
-                if tried == tries {
-                    health.record_probe_failure(&upstream, asked, now, failure.means_dead());
-                }
+                last_failure = Some(failure);
             }
         }
+    }
+
+    // No question got a usable answer. An upstream that answered one of them is not dead.
+    let now = Instant::now();
+    if is_refused {
+        health.record_refused_probe(&upstream, began, now);
+    } else if let Some(failure) = last_failure {
+        health.record_probe_failure(&upstream, began, now, failure.means_dead());
     }
 }
 

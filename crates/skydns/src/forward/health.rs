@@ -20,7 +20,8 @@
 //!
 //! An idle probe ([`UpstreamHealth::begin_idle_probe`]) needs no client's query. It is sent to an
 //! upstream that has given no usable answer for a while, even if the upstream is dead. So the state
-//! of the upstream is known before clients need the upstream.
+//! of the upstream is known before clients need the upstream. If the first question gets no usable
+//! answer, the probe asks a second one: one name may fail although the upstream works.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -56,6 +57,10 @@ const FAILURE_COUNTS: Duration = Duration::from_mins(1);
 /// Number of consecutive failures after which an upstream is down.
 const IN_A_ROW: u32 = 3;
 
+/// Number of questions of an idle probe. The second one is sent only if the first gets no usable
+/// answer; it is the same again if there is no other question.
+const IDLE_QUESTIONS: usize = 2;
+
 #[derive(Debug, Default)]
 struct HealthState {
     last_used: Option<Instant>,
@@ -71,8 +76,8 @@ struct HealthState {
     refused: Option<Arc<QueryKey>>,
     /// Whether the upstream counts as refusing; see [`UpstreamHealth::record_refused_probe`].
     refusing: bool,
-    /// Number of idle probes since the last usable answer. It selects the question of the next idle
-    /// probe.
+    /// Number of idle probes since the last usable answer. It selects the first question of the
+    /// next idle probe.
     idle_probes: usize,
     /// The start of the last idle probe.
     idle_probe: Option<Instant>,
@@ -212,11 +217,16 @@ impl UpstreamHealth {
         Some(Arc::clone(state.known.as_ref().unwrap_or(question)))
     }
 
-    /// Records that the upstream answered a probe with SERVFAIL or REFUSED. The upstream then
-    /// counts as refusing, unless it has never given a usable answer and has refused only probes.
-    pub(super) fn record_refused_probe(&self, upstream: &Upstream, now: Instant) {
+    /// Records that the upstream answered a probe sent at `asked` with SERVFAIL or REFUSED. The
+    /// upstream then counts as refusing, unless it has never given a usable answer and has refused
+    /// only probes.
+    pub(super) fn record_refused_probe(&self, upstream: &Upstream, asked: Instant, now: Instant) {
         let mut states = self.0.lock();
         let state = state_of(&mut states, upstream, now);
+        // A client's query got a usable answer while the probe waited.
+        if state.last_usable.is_some_and(|usable| usable > asked) {
+            return;
+        }
         // A server that has only private names may rightly refuse a probe for other names.
         if state.known.is_none() && state.refused.is_none() {
             return;
@@ -231,16 +241,17 @@ impl UpstreamHealth {
 
     /// Begins a probe of an upstream that has given no usable answer for `idle`, unless a probe is
     /// under way. Between two idle probes of an upstream that is neither dead nor refusing, at
-    /// least `idle` passes. Returns the question of the probe. Successive probes use, in turn, the
-    /// last query with a usable answer, if there is one, and each of `questions`. The caller must
-    /// then call [`UpstreamHealth::record_answer`] or [`UpstreamHealth::record_probe_failure`].
+    /// least `idle` passes. Returns the questions of the probe; none if no probe is due. Successive
+    /// probes begin, in turn, with the last query with a usable answer, if there is one, and with
+    /// each of `questions`. The caller must then call [`UpstreamHealth::record_answer`] or
+    /// [`UpstreamHealth::record_probe_failure`].
     pub(super) fn begin_idle_probe(
         &self,
         upstream: &Upstream,
         questions: &[Arc<QueryKey>],
         idle: Duration,
         now: Instant,
-    ) -> Option<Arc<QueryKey>> {
+    ) -> Vec<Arc<QueryKey>> {
         let mut states = self.0.lock();
         let state = state_of(&mut states, upstream, now);
         // If the upstream is down, the next probe does not wait until `idle` has passed since the
@@ -251,16 +262,26 @@ impl UpstreamHealth {
             || state.last_usable.is_some_and(is_recent)
             || !is_down && state.idle_probe.is_some_and(is_recent)
         {
-            return None;
+            return Vec::new();
         }
 
-        let questions: Vec<&Arc<QueryKey>> = state.known.iter().chain(questions).collect();
-        let turn = state.idle_probes.checked_rem(questions.len())?;
-        let question = Arc::clone(questions.get(turn)?);
+        // An earlier probe may have made one of the questions the known query.
+        let known = state.known.as_ref();
+        let is_known = |question: &&Arc<QueryKey>| {
+            known.is_some_and(|known| known.query.name() == question.query.name())
+        };
+        let others = questions.iter().filter(|question| !is_known(question));
+        let all: Vec<&Arc<QueryKey>> = known.into_iter().chain(others).collect();
+        let Some(turn) = state.idle_probes.checked_rem(all.len()) else {
+            return Vec::new();
+        };
+
+        let in_turn = all.into_iter().cycle().skip(turn).take(IDLE_QUESTIONS);
+        let questions = in_turn.cloned().collect();
         state.idle_probes += 1;
         state.idle_probe = Some(now);
         state.probing = true;
-        Some(question)
+        questions
     }
 
     /// Records that a query to the upstream got no valid reply. `silent` is true for a timeout.
