@@ -46,8 +46,8 @@ pub(crate) enum Cause {
     Reply(Upstream, u16),
     /// No upstream replied before the deadline.
     Late,
-    /// The upstreams fail, and the answer is from the cache (RFC 8767).
-    Stale,
+    /// The upstreams fail, and the answer, with this RCODE, is from the cache (RFC 8767).
+    Stale(u16),
     /// The query is our own loop probe: an upstream has forwarded it back to us.
     Loop,
     /// Too many queries, of this client or in total, are waiting for upstreams.
@@ -88,7 +88,8 @@ impl Cause {
                 "no upstream servers for this name",
             ),
             Self::Late => (info::NO_REACHABLE_AUTHORITY, "no upstream replied in time"),
-            Self::Stale => (info::STALE_ANSWER, ""),
+            Self::Stale(rcode::NXDOMAIN) => (info::STALE_NXDOMAIN, ""),
+            Self::Stale(_) => (info::STALE_ANSWER, ""),
             Self::Loop => (info::OTHER, "an upstream forwards to this server"),
             Self::Overloaded => (info::OTHER, "too many queries are waiting for upstreams"),
             Self::ClientRate => (info::OTHER, "this client sends too many queries a second"),
@@ -184,6 +185,28 @@ impl Cause {
         *place = length.to_be_bytes();
         out.extend_from_slice(&option);
     }
+}
+
+/// Whether a response has the extended error of a stale answer. Only a response with an OPT record
+/// can have one.
+pub(crate) fn is_stale(message: &[u8]) -> bool {
+    let Ok(message) = Message::parse(message) else {
+        return false;
+    };
+
+    let mut additional = message.section(Section::Additional);
+    additional.any(|record| record.rtype == rtype::OPT && has_stale_error(record.data()))
+}
+
+fn has_stale_error(options: &[u8]) -> bool {
+    let mut options = split_options(options).flatten();
+    options.any(|(code, option)| {
+        // The INFO-CODE follows the code and the length of the option.
+        let info_code = option.get(4..).and_then(<[u8]>::first_chunk);
+        let info_code = info_code.map(|octets| u16::from_be_bytes(*octets));
+        code == EXTENDED_ERROR
+            && matches!(info_code, Some(info::STALE_ANSWER | info::STALE_NXDOMAIN))
+    })
 }
 
 /// The length of the options in the message's last record; `None` unless that record is an OPT

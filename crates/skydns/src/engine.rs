@@ -570,7 +570,7 @@ impl<'a, V: View> Engine<'a, V> {
             }
             _ => {
                 if self.external.is_stale() {
-                    Cause::Stale.append(self.start, self.query.limit(), out);
+                    Cause::Stale(rcode).append(self.start, self.query.limit(), out);
                 }
                 let reason = self.external.rule().map(AnswerReason::Rule);
                 if let Some(reason) = reason {

@@ -74,11 +74,14 @@ impl<B: Backend> Resolver<B> {
 
     fn finish_walk(&self, walk: SearchWalk, ask: &Ask<'_, B::View>, out: &mut Vec<u8>) -> Reply {
         let lookups = walk.lookups();
+        let is_stale = walk.is_stale();
         let start = out.len();
 
         let (reply, completion) = walk.append_answer(ask.query, out);
         if completion == Completion::Failed {
             append_cause(ask, &Cause::Completion, start, out);
+        } else if is_stale {
+            Cause::Stale(reply.rcode).append(start, ask.query.limit(), out);
         } else if let Some(reason) = reply.reason {
             append_cause(ask, &reason.cause(), start, out);
         }

@@ -14,6 +14,7 @@
 
 use crate::answer::{ZoneSoa, soa_numbers};
 use crate::backend::Zone;
+use crate::cause;
 use crate::engine::{AUTHORITATIVE, AnswerReason, Reply, System, truncation_flag};
 use crate::metrics::Completion;
 use crate::search::SearchList;
@@ -49,6 +50,8 @@ pub struct SearchWalk {
     soa_numbers: [u32; 4],
     end: WalkEnd,
     lookups: u64,
+    /// Whether a response was stale, so that the answer of the walk is stale, too.
+    is_stale: bool,
 }
 
 /// Result of the walk. The number is the index of the name in the list.
@@ -118,6 +121,7 @@ impl SearchWalk {
             soa_numbers,
             end: WalkEnd::Missing,
             lookups: 0,
+            is_stale: false,
         }
     }
 
@@ -162,6 +166,7 @@ impl SearchWalk {
         let Ok(header) = Header::parse(message) else {
             return self.fail();
         };
+        self.is_stale |= cause::is_stale(message);
         let has_records = header.counts[1] > 0 || header.is_truncated();
         if !has_records {
             self.negative_ttl =
@@ -221,6 +226,11 @@ impl SearchWalk {
     /// Number of lookups so far, for the metrics.
     pub(crate) fn lookups(&self) -> u64 {
         self.lookups
+    }
+
+    /// Whether the answer depends on a stale response.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.is_stale
     }
 
     /// Appends the answer to `out`. If the walk ended at a name other than the query name, the

@@ -261,14 +261,19 @@ async fn unknown_types_and_dnssec_are_cached() {
     server.stop().await;
 }
 
-/// A stale reply for an external name answers queries for this name, and for a cluster name that is
-/// an alias of this name (RFC 8767, section 4). If the query has EDNS, the answer has the Extended
-/// DNS Error Stale Answer (RFC 8914, section 4.4).
+/// A stale reply for an external name answers queries for this name, for a cluster name that is an
+/// alias of this name, and for a name that a search list completes (RFC 8767, section 4). If the
+/// query has EDNS, the answer has the Extended DNS Error Stale Answer (RFC 8914, section 4.4).
 #[tokio::test(flavor = "multi_thread")]
 async fn server_serves_stale_external_names() {
     let fickle = Fickle::start(&[fleeting, servfail]).await;
-    let server = start(Fixed::new(&fickle.upstreams()).caching(hour_of_stale_answers()));
-    let names = ["www.outside.test.", "out.apps.svc.cluster.local."];
+    let fixed = Fixed::new(&fickle.upstreams()).search("search.test", &["outside.test"]);
+    let server = start(fixed.caching(hour_of_stale_answers()));
+    let names = [
+        "www.outside.test.",
+        "out.apps.svc.cluster.local.",
+        "www.apps.search.test.",
+    ];
     for name in names {
         let fresh = ask(server.address, &Ask::new(name, "A").edns(1232)).await;
         assert_eq!(fresh.answer_data("A"), ["192.0.2.1"], "{name}");
