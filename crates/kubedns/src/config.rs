@@ -228,8 +228,11 @@ impl ConfigPublisher {
         let in_force = self.inputs.compute(&self.flags, self.knowledge);
 
         // A warning about an edit is logged once, and not again when another input changes.
-        let is_edited = in_force.version != self.in_force.borrow().version;
-        self.report(&in_force, is_edited);
+        let is_new = {
+            let before = self.in_force.borrow();
+            in_force.version != before.version || in_force.is_known != before.is_known
+        };
+        self.report(&in_force, is_new);
         send_changed(&self.in_force, Arc::new(in_force));
     }
 
@@ -239,11 +242,12 @@ impl ConfigPublisher {
     }
 
     /// Sets the metrics, and requests the addresses of stub servers. If the configuration is new,
-    /// warns of a stub domain that equals a cluster domain.
+    /// warns of a stub domain that equals a cluster domain, and of pins without an upstream.
     fn report(&self, in_force: &InForce, is_new: bool) {
         let state = self.inputs.state.borrow();
         if is_new {
             report::warn_of_stub_domain(&state.config, &self.flags);
+            report::warn_of_unmatched_pins(in_force, &self.flags);
         }
         report::set_metrics(&self.metrics, &state, in_force);
         send_changed(&self.server_names, in_force.server_names.clone());

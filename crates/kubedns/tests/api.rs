@@ -20,5 +20,6 @@ mod api {
     mod real;
     mod scoped;
     mod stub_domains;
+    mod tls_pins;
     mod transfer;
 }

@@ -12,7 +12,7 @@ use clap::builder::PossibleValue;
 use dnsclient::resolv_conf::ResolvConf;
 use dnsclient::resolve::ResolvedNames;
 use dnsconfig::{Config, ConfigVersion, nameservers};
-use skydns::forward::is_own_address;
+use skydns::forward::{KeyPin, is_own_address};
 use skydns::{ExternalRules, OwnNames, Search, StubDomain, Zone};
 use wire::{Name, Upstream};
 
@@ -43,6 +43,8 @@ pub struct ConfigFlags {
     pub fallthrough: Arc<[Name]>,
     /// The addresses of this server, which must not be upstreams.
     pub listening: Vec<SocketAddr>,
+    /// The pins of `--upstream-tls-pin`.
+    pub pins: Vec<KeyPin>,
 }
 
 impl ConfigFlags {
@@ -63,6 +65,7 @@ impl ConfigFlags {
             search: options.search().ok().flatten(),
             fallthrough: Arc::clone(&zone.fallthrough),
             listening: vec![address],
+            pins: options.upstream_tls_pin.0.clone(),
         }
     }
 

@@ -1,8 +1,12 @@
 //! Metrics and warnings about the configuration.
 
+use std::collections::BTreeSet;
+
 use daemon::metrics::{gauge_value, unix_seconds};
 use dnsconfig::{Config, ConfigState};
 use skydns::Zone;
+use skydns::forward::KeyPin;
+use wire::Upstream;
 
 use crate::metrics::ConfigMetrics;
 use crate::options::{DnsmasqTopology, Domain};
@@ -79,9 +83,66 @@ pub(super) fn warn_of_stub_domain(config: &Config, flags: &ConfigFlags) {
     );
 }
 
+/// Warns of pinned names that no upstream over TLS has: the keys of the upstreams that were meant
+/// may be unchecked. Before the configuration is known, its upstreams are not known either.
+pub(super) fn warn_of_unmatched_pins(in_force: &InForce, flags: &ConfigFlags) {
+    if !in_force.is_known {
+        return;
+    }
+    for name in unmatched_pins(&flags.pins, &in_force.servers.all()) {
+        tracing::warn!(
+            name,
+            "--upstream-tls-pin matches no upstream server over TLS, and has no effect"
+        );
+    }
+}
+
+/// The pinned names that none of `upstreams` has.
+fn unmatched_pins<'a>(pins: &'a [KeyPin], upstreams: &BTreeSet<&Upstream>) -> BTreeSet<&'a str> {
+    let is_unmatched = |pin: &&KeyPin| !upstreams.iter().any(|upstream| pin.is_for(upstream));
+    let unmatched = pins.iter().filter(is_unmatched);
+    unmatched.map(|pin| pin.name.as_str()).collect()
+}
+
 fn is_cluster_domain(stub_domain: &str, domains: &[Domain]) -> bool {
     let bare = stub_domain.trim_end_matches('.');
     domains
         .iter()
         .any(|domain| domain.bare().eq_ignore_ascii_case(bare))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unmatched_pins_are_found() {
+        let with_name = "tls://9.9.9.9#dns.quad9.net";
+        for (pins, upstreams, expected) in [
+            ("dns.quad9.net", with_name, ""),
+            ("9.9.9.9", with_name, "9.9.9.9"),
+            ("9.9.9.9", "tls://9.9.9.9:8853", ""),
+            ("9.9.9.9", "tcp://9.9.9.9 9.9.9.9", "9.9.9.9"),
+            ("::1", "tls://[::1]:24853", ""),
+            ("::1 a.test ::1 b.test", with_name, "::1 a.test b.test"),
+            ("", with_name, ""),
+            ("a.test", "", "a.test"),
+        ] {
+            let names = pins.split_whitespace().map(str::to_owned);
+            let pins: Vec<KeyPin> = names
+                .map(|name| KeyPin {
+                    name,
+                    sha256: [0; 32],
+                })
+                .collect();
+            let upstreams = upstreams
+                .split_whitespace()
+                .map(|text| text.parse().unwrap());
+            let upstreams: Vec<Upstream> = upstreams.collect();
+
+            let found = unmatched_pins(&pins, &upstreams.iter().collect());
+            let found: Vec<&str> = found.into_iter().collect();
+            assert_eq!(found.join(" "), expected, "{pins:?} {upstreams:?}");
+        }
+    }
 }

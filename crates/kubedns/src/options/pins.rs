@@ -1,11 +1,13 @@
 //! `--upstream-tls-pin`: pinned keys of upstream servers.
 
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use skydns::forward::KeyPin;
 use thiserror::Error;
+use wire::rfc1123::is_host;
 
 /// The pinned keys, in the given order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,7 +16,7 @@ pub struct Pins(pub Vec<KeyPin>);
 /// Invalid pin.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "{0:?} is not a pin: expected NAME=BASE64, where BASE64 encodes 32 octets; commas separate several pins"
+    "{0:?} is not a pin: expected NAME=BASE64, where NAME is a host name or an address without brackets and port, and BASE64 encodes 32 octets; commas separate several pins"
 )]
 pub struct PinError(String);
 
@@ -30,12 +32,20 @@ impl FromStr for Pins {
 }
 
 fn parse_pin(text: &str) -> Option<KeyPin> {
-    let (name, hash) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
+    let (name, hash) = text.split_once('=')?;
     let sha256 = STANDARD.decode(hash).ok()?.try_into().ok()?;
-    Some(KeyPin {
-        name: name.to_ascii_lowercase(),
-        sha256,
-    })
+    let name = normalize_name(name)?;
+    Some(KeyPin { name, sha256 })
+}
+
+/// The name or address as it is compared with those of upstreams; `None` if no upstream can have
+/// it. The key of an upstream without a pin is not checked, so a misspelt name must not be ignored.
+fn normalize_name(text: &str) -> Option<String> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some(address.to_string());
+    }
+    let name = text.to_ascii_lowercase();
+    is_host(&name).then_some(name)
 }
 
 #[cfg(test)]
@@ -55,20 +65,36 @@ mod tests {
             );
             Ok(pins.0.into_iter().map(|pin| pin.name).collect())
         };
-        assert_eq!(names(""), Ok(Vec::new()));
-        assert_eq!(
-            names(&format!("DNS.quad9.net={HASH}, 2620:fe::fe={HASH},")),
-            Ok(vec!["dns.quad9.net".to_owned(), "2620:fe::fe".to_owned()])
-        );
+        for (given, expected) in [
+            ("", &[][..]),
+            (
+                &format!("DNS.quad9.net={HASH}, 2620:fe::fe={HASH},"),
+                &["dns.quad9.net", "2620:fe::fe"],
+            ),
+            (&format!("0:0:0:0:0:0:0:1={HASH}"), &["::1"]),
+            (&format!("2620:FE:0::FE={HASH}"), &["2620:fe::fe"]),
+        ] {
+            let expected = expected.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(names(given), Ok(expected), "{given}");
+        }
+
         for wrong in [
             "dns.quad9.net",
             "=AAAA",
+            &format!("={HASH}"),
             "a=AAAA",
             "a=!",
             &format!("a==={HASH}"),
+            &format!("[::1]={HASH}"),
+            &format!("[::1]:24853={HASH}"),
+            &format!("9.9.9.9:853={HASH}"),
+            &format!("::1.={HASH}"),
+            &format!("9.9.9={HASH}"),
+            &format!("dns.quad9.net.={HASH}"),
+            &format!("tls://9.9.9.9={HASH}"),
         ] {
             let error = format!(
-                "{wrong:?} is not a pin: expected NAME=BASE64, where BASE64 encodes 32 octets; commas separate several pins"
+                "{wrong:?} is not a pin: expected NAME=BASE64, where NAME is a host name or an address without brackets and port, and BASE64 encodes 32 octets; commas separate several pins"
             );
             assert_eq!(names(wrong), Err(error));
         }

@@ -22,7 +22,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use wire::Upstream;
+use wire::{Upstream, UpstreamProtocol};
 
 use self::certificate::CertificateInfo;
 use super::failure::{OpenError, UpstreamFailure};
@@ -46,10 +46,22 @@ pub struct TlsTrust {
 /// A pinned key of an upstream's certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyPin {
-    /// The configured name of the upstream; for an upstream without a name, its address.
+    /// The configured name of the upstream, in lower case; for an upstream without a name, its
+    /// address as [`IpAddr`](std::net::IpAddr) displays it.
     pub name: String,
     /// SHA-256 of the `SubjectPublicKeyInfo` (RFC 7858 section 4.2).
     pub sha256: [u8; 32],
+}
+
+impl KeyPin {
+    /// Whether the key is pinned for `upstream`.
+    pub fn is_for(&self, upstream: &Upstream) -> bool {
+        let is_named = match &upstream.name {
+            Some(name) => self.name == **name,
+            None => self.name == upstream.server.ip.to_string(),
+        };
+        upstream.protocol == UpstreamProtocol::Tls && is_named
+    }
 }
 
 #[derive(Debug)]
@@ -140,10 +152,8 @@ impl TlsClient {
 
     /// Whether the certificate has one of the keys pinned for the upstream, or no key is pinned.
     fn matches_pins(&self, upstream: &Upstream, certificate: &CertificateInfo<'_>) -> bool {
-        let ip = upstream.server.ip.to_string();
-        let name = upstream.name.as_deref().unwrap_or(&ip);
         let pins = self.trust.pins.iter();
-        let mut pins = pins.filter(|pin| pin.name == name).peekable();
+        let mut pins = pins.filter(|pin| pin.is_for(upstream)).peekable();
         if pins.peek().is_none() {
             return true;
         }
