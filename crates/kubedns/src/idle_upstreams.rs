@@ -28,6 +28,8 @@ const MAX_PROBED: usize = 64;
 const MAX_QUESTIONS: usize = 4;
 /// Number of times that upstreams are examined in each period.
 const LOOKS: u32 = 5;
+/// Minimum of the period. Shorter periods would only load the upstreams.
+const MIN_PERIOD: Duration = Duration::from_millis(100);
 
 /// The task that probes idle upstreams.
 pub(crate) struct IdleUpstreams {
@@ -39,7 +41,8 @@ pub(crate) struct IdleUpstreams {
 
 impl IdleUpstreams {
     /// Creates a task that probes each upstream in use that has given no usable answer for
-    /// `period`. `probe_name` is an external name.
+    /// `period`. A period below [`MIN_PERIOD`] counts as that minimum. `probe_name` is an external
+    /// name.
     pub(crate) fn new(
         forwarder: &Arc<Forwarder>,
         in_force: watch::Receiver<Arc<InForce>>,
@@ -49,7 +52,7 @@ impl IdleUpstreams {
         Self {
             forwarder: Arc::clone(forwarder),
             in_force,
-            period,
+            period: period.max(MIN_PERIOD),
             probe_name,
         }
     }
@@ -117,7 +120,26 @@ fn examined_at<T>(round: usize, mut upstreams: Vec<T>) -> Vec<T> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use dnsconfig::Config;
+    use prometheus::Registry;
+    use skydns::forward::{ForwardLimits, ForwardMetrics};
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn shortest_period_is_bounded() {
+        let metrics = ForwardMetrics::new(&Registry::new()).unwrap();
+        let forwarder = Arc::new(Forwarder::new(ForwardLimits::default(), metrics));
+        let in_force = watch::Sender::new(Arc::new(InForce::of_config(&Config::default())));
+        let name = Name::parse("example.com").unwrap();
+        for period in [1, 4, 99_000_000].map(Duration::from_nanos) {
+            let task = IdleUpstreams::new(&forwarder, in_force.subscribe(), period, name.clone());
+            assert_eq!(task.period, MIN_PERIOD, "{period:?}");
+            let running = task.run(CancellationToken::new());
+            let ended = tokio::time::timeout(MIN_PERIOD * 10, running).await;
+            assert!(ended.is_err(), "{period:?}: the task must go on");
+        }
+    }
 
     #[test]
     fn all_upstreams_are_examined_in_turn() {
