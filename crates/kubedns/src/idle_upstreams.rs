@@ -28,7 +28,7 @@ const MAX_PROBED: usize = 64;
 const MAX_QUESTIONS: usize = 4;
 /// Number of times that upstreams are examined in each period.
 const LOOKS: u32 = 5;
-/// Minimum of the period. Shorter periods would only load the upstreams.
+/// Minimum of the period. Shorter periods would only put more load on the upstreams.
 const MIN_PERIOD: Duration = Duration::from_millis(100);
 
 /// The task that probes idle upstreams.

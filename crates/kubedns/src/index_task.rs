@@ -112,7 +112,8 @@ impl IndexTask {
             tokio::select! {
                 content = snapshot_read::content(&mut self.snapshot_read) => {
                     self.restore_snapshot(content);
-                    // If the lists are already overdue, readiness does not wait for the reminder.
+                    // If the lists are already overdue, the pod becomes ready now, not at the next
+                    // log line.
                     if self.is_waiting_with_snapshot() {
                         overdue = first_overdue;
                     }

@@ -84,8 +84,8 @@ impl PodIndex {
         self.known.values().map(HashMap::len).sum()
     }
 
-    /// Adds an address from a snapshot file. The address is dropped once the first list of its
-    /// namespace, or of all namespaces, is complete.
+    /// Adds an address from a snapshot file. Each of its namespaces is dropped once the first list
+    /// of that namespace, or of all namespaces, is complete.
     pub(super) fn add_stale_address(
         &mut self,
         address: IpAddr,

@@ -137,7 +137,7 @@ fn keys(index: &Index) -> Vec<String> {
     keys
 }
 
-/// The namespace `b` cannot be listed, so its restored objects stay.
+/// The restored objects of a namespace stay until the list of this namespace is complete.
 #[test]
 fn listed_namespace_loses_deleted_objects() {
     let mut index = restored_in_two_namespaces();

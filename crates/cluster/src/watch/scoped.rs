@@ -350,7 +350,7 @@ impl<E: Send + 'static> NamespaceAccount<E> {
         let at = received.at;
         match received.event {
             Change::RelistStarted => self.begin_list(at).await,
-            // No feed sends this change.
+            // The feed of a single namespace never sends this change.
             Change::RelistDoneIn(_) => Ok(()),
             Change::RelistDone => self.finish_list(at).await,
             Change::Apply(NamedEvent { name, event }) => {
@@ -366,12 +366,13 @@ impl<E: Send + 'static> NamespaceAccount<E> {
         }
     }
 
-    /// Begins a list. Only the first list of any namespace is reported as the beginning of a list.
-    /// After another report, the receiver would delete the objects of the other namespaces.
+    /// Begins a list. `RelistStarted` is sent only once for all namespaces. A second one would make
+    /// the receiver delete the objects of the other namespaces.
     async fn begin_list(&mut self, at: std::time::Instant) -> Result<(), ReceiverGone> {
         self.relist.begin(self.names.iter().cloned());
 
-        // While another namespace sends `RelistStarted`, this one waits. No object may precede it.
+        // If another namespace is sending `RelistStarted`, this namespace waits: no object may be
+        // sent before it.
         let send_once = || self.send_change(Change::RelistStarted, at);
         self.joint.begun.get_or_try_init(send_once).await?;
         Ok(())

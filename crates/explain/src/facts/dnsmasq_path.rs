@@ -32,8 +32,8 @@ pub(crate) struct DnsFront {
     pub(crate) hosts: PathBuf,
     /// The options of dnsmasq; `None` if the nanny does not report them.
     pub(crate) arguments: Option<DnsmasqArguments>,
-    /// The servers for external names that the options add to kubedns, or to the servers of the
-    /// configuration, as the nanny reports.
+    /// The servers that dnsmasq's options give for external names, besides kubedns or the servers
+    /// of the configuration. The nanny reports them.
     pub(crate) added_servers: Vec<String>,
 }
 

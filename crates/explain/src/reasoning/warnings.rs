@@ -132,7 +132,7 @@ pub(crate) fn warn_of_added_servers(candidates: &[NameCandidate]) -> Option<Code
     let mut paths = queried_candidates(candidates).map(|candidate| &candidate.dnsmasq);
     let path = paths.find(|path| path.asks == DnsmasqAsks::Kubedns && !path.servers.is_empty())?;
     let text = format!(
-        "dnsmasq also asks {} from its arguments: pods may get the answers of these servers instead",
+        "dnsmasq also asks {}, which its arguments add: pods may get answers from there instead of from kubedns",
         join(&path.servers)
     );
     Some(CodedNote::new("servers_added", text))

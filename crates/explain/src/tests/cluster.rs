@@ -42,7 +42,8 @@ pub(super) struct Cluster {
     pub(super) hosts: PathBuf,
     /// The options of dnsmasq, if the nanny reports them.
     pub(super) arguments: Option<DnsmasqArguments>,
-    /// The servers that the options add to kubedns, as the nanny reports.
+    /// The servers that dnsmasq's options give for external names, besides kubedns. The nanny
+    /// reports them.
     pub(super) added_servers: Vec<String>,
 }
 

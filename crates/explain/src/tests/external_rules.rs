@@ -113,8 +113,8 @@ fn path_of_denied_name_ends_at_kubedns() {
 fn servers_of_arguments_are_named() {
     let mut cluster = cluster();
     cluster.added_servers = vec!["10.0.0.9:53".to_owned()];
-    let of_all = "dnsmasq also asks 10.0.0.9:53 from its arguments: pods may get the answers of these servers instead";
-    let of_domain = "dnsmasq also asks 10.0.0.8 from its arguments: pods may get the answers of these servers instead";
+    let of_all = "dnsmasq also asks 10.0.0.9:53, which its arguments add: pods may get answers from there instead of from kubedns";
+    let of_domain = "dnsmasq also asks 10.0.0.8, which its arguments add: pods may get answers from there instead of from kubedns";
     for (option, name, warning, path) in [
         (
             "--no-resolv",

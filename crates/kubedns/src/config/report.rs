@@ -92,7 +92,7 @@ pub(super) fn warn_of_unmatched_pins(in_force: &InForce, flags: &ConfigFlags) {
     for name in unmatched_pins(&flags.pins, &in_force.servers.all()) {
         tracing::warn!(
             name,
-            "--upstream-tls-pin matches no upstream server over TLS, and has no effect"
+            "no upstream server over TLS has this name, so its pins in --upstream-tls-pin have no effect"
         );
     }
 }

@@ -16,7 +16,7 @@ pub struct Pins(pub Vec<KeyPin>);
 /// Invalid pin.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "{0:?} is not a pin: expected NAME=BASE64, where NAME is a host name or an address without brackets and port, and BASE64 encodes 32 octets; commas separate several pins"
+    "{0:?} is not a pin: expected NAME=BASE64, where NAME is a host name or an address without brackets or port, and BASE64 encodes 32 octets; commas separate several pins"
 )]
 pub struct PinError(String);
 
@@ -94,7 +94,7 @@ mod tests {
             &format!("tls://9.9.9.9={HASH}"),
         ] {
             let error = format!(
-                "{wrong:?} is not a pin: expected NAME=BASE64, where NAME is a host name or an address without brackets and port, and BASE64 encodes 32 octets; commas separate several pins"
+                "{wrong:?} is not a pin: expected NAME=BASE64, where NAME is a host name or an address without brackets or port, and BASE64 encodes 32 octets; commas separate several pins"
             );
             assert_eq!(names(wrong), Err(error));
         }

@@ -15,7 +15,7 @@ async fn pin_without_upstream_is_warned_of() {
     );
 
     let mut kubedns = Kubedns::ready(&cluster, &[&config, "--config-period=100ms", &pins]).await;
-    let warning = "--upstream-tls-pin matches no upstream server over TLS";
+    let warning = "no upstream server over TLS has this name";
     let line = kubedns.logs(warning).await;
     assert!(
         line.starts_with('W') && line.contains("192.0.2.1"),
