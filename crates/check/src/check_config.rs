@@ -30,7 +30,7 @@ Validates a ConfigMap of kube-dns before it is applied.
 
   kube-dns check config [--domain=DOMAIN] FILE|DIR|-
   kube-dns check config --dnsmasq-args=ARGS
-  kube-dns check config --corefile [--kubedns-args=ARGS] FILE|DIR|-
+  kube-dns check config --corefile [--domain=DOMAIN] [--kubedns-args=ARGS] FILE|DIR|-
 
 FILE is YAML or JSON with a ConfigMap, which may be in a List as kubectl prints it. DIR has one file per key, like a mounted ConfigMap. The word - means standard input.
 With --dnsmasq-args, the command prints a line for each argument of dnsmasq, with the key or flag of kubedns that replaces it; the exit status is 1 if an argument has no replacement.
@@ -44,7 +44,8 @@ const MAX_INPUT: u64 = 8 << 20;
 /// The command line.
 #[derive(Debug, clap::Parser)]
 pub(crate) struct Options {
-    /// domain of the cluster; several are separated by commas
+    /// domain of the cluster; several are separated by commas; with --corefile, the arguments of
+    /// kubedns override it
     #[arg(long, value_name = "string", default_value = "cluster.local")]
     domain: ClusterDomains,
     /// arguments of dnsmasq, in one string; the command prints what replaces each of them in a
@@ -153,13 +154,12 @@ fn write_corefile(options: &Options) -> Result<Exit, String> {
             return Err(reason.to_owned());
         }
     };
-    let config = dnsconfig::parse_for(data, &options.domain.bare());
-    let config = config.map_err(|error| error.to_string())?;
-    Ok(corefile::report(arguments, &config))
+    corefile::report(arguments, data, &options.domain)
 }
 
 /// Adds the arguments of the containers named kubedns anywhere in the object: in a Pod, in the
-/// template of a Deployment, in the items of a List.
+/// template of a Deployment, in the items of a List. The fields `command` and `args` of a container
+/// are one command line.
 fn collect_kubedns_args(object: &Value, arguments: &mut Vec<String>) {
     match object {
         Value::Sequence(items) => {
@@ -169,9 +169,11 @@ fn collect_kubedns_args(object: &Value, arguments: &mut Vec<String>) {
         }
         Value::Mapping(fields) => {
             let is_kubedns = object.get("name").and_then(Value::as_str) == Some("kubedns");
-            let args = object.get("args").and_then(Value::as_sequence);
-            if let Some(args) = args.filter(|_| is_kubedns) {
-                arguments.extend(args.iter().filter_map(Value::as_str).map(str::to_owned));
+            if is_kubedns {
+                let parts = ["command", "args"].map(|field| object.get(field));
+                let parts = parts.into_iter().flatten().filter_map(Value::as_sequence);
+                let words = parts.flatten().filter_map(Value::as_str);
+                arguments.extend(words.map(str::to_owned));
             }
             for value in fields.values() {
                 collect_kubedns_args(value, arguments);

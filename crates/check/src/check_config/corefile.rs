@@ -14,8 +14,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use cluster::domains::{ClusterDomains, Domain};
 use daemon::flags::{Exit, GoDuration};
-use dnsconfig::Config;
+use dnsconfig::{Config, RawData};
 
 use self::block::Block;
 use self::external::ExternalServers;
@@ -32,16 +33,31 @@ const DEFAULT_NEGATIVE_TTL: u64 = 60;
 /// lists.
 const REVERSE_ZONES: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
 
-/// Prints the Corefile for kubedns with these arguments and this configuration. The exit status is
-/// 1 if a flag or key has no counterpart, or only a partial one.
-pub(super) fn report(arguments: Vec<String>, config: &Config) -> Exit {
+/// Prints the Corefile for kubedns with these arguments and this data of a `ConfigMap`. The exit
+/// status is 1 if a flag or key has no counterpart, or only a partial one.
+///
+/// The cluster domains are those of `--domain` in the arguments, otherwise `default_domains`. The
+/// data must be valid for these domains, as they must be for kubedns.
+pub(super) fn report(
+    arguments: Vec<String>,
+    data: &RawData,
+    default_domains: &ClusterDomains,
+) -> Result<Exit, String> {
     let flags = KubednsFlags::read(arguments);
-    let corefile = Corefile::new(&flags, config);
-    Exit {
+    let domains = match flags.value("domain") {
+        Some(text) => text
+            .parse()
+            .map_err(|error| format!("--domain={text}: {error}"))?,
+        None => default_domains.clone(),
+    };
+    let config = dnsconfig::parse_for(data, &domains.bare()).map_err(|error| error.to_string())?;
+
+    let corefile = Corefile::new(&flags, &config, &domains);
+    Ok(Exit {
         status: u8::from(!corefile.missing.is_empty()),
         stdout: corefile.to_text(),
         stderr: String::new(),
-    }
+    })
 }
 
 /// A configuration of `CoreDNS`.
@@ -53,11 +69,8 @@ struct Corefile {
 }
 
 impl Corefile {
-    fn new(flags: &KubednsFlags, config: &Config) -> Self {
-        let mut domains = flags.list("domain");
-        if domains.is_empty() {
-            domains.push("cluster.local");
-        }
+    fn new(flags: &KubednsFlags, config: &Config, domains: &ClusterDomains) -> Self {
+        let domains: Vec<&str> = domains.all().map(Domain::bare).collect();
         let ttl = seconds_of(flags, "ttl").unwrap_or(DEFAULT_TTL);
         let negative_ttl = seconds_of(flags, "negative-ttl")
             .or(seconds_of(flags, "ttl"))
@@ -80,6 +93,7 @@ impl Corefile {
         missing.extend(missing_keys(config));
         let mut different = flags.different();
         different.extend(servers.different());
+        different.extend(own_names::different_hosts_ttl(config, ttl));
         different.extend(different_keys(flags, config));
 
         let mut blocks = vec![main];

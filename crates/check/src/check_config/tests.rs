@@ -165,6 +165,16 @@ fn corefile_has_flags_of_deployment() {
             &["kubernetes a.example ", "forward b.example 192.0.2.1:53"][..],
         ),
         (of_kubedns.to_owned(), 0, &["kubernetes a.example "]),
+        (
+            of_kubedns.replace("args", "command: [/kube-dns, --ttl=5s], args"),
+            0,
+            &["kubernetes a.example ", "ttl 5"],
+        ),
+        (
+            of_kubedns.replace("args: [", "command: [/kube-dns, "),
+            0,
+            &["kubernetes a.example "],
+        ),
         (map.to_owned(), 0, &["kubernetes cluster.local "]),
         (format!("{map}---\n{map}"), 2, &["more than one ConfigMap"]),
         ("kind: Service\n".to_owned(), 2, &["no ConfigMap"]),
@@ -186,7 +196,7 @@ fn corefile_has_flags_of_deployment() {
 #[test]
 fn kubedns_arguments_need_corefile() {
     let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join("hosts"), "192.0.2.1 a.example").unwrap();
+    std::fs::write(directory.path().join("hosts"), "192.0.2.1 b.example").unwrap();
     let path = directory.path().to_str().unwrap();
     let arguments = "--kubedns-args=--domain=a.example";
 

@@ -12,6 +12,9 @@ use dnsconfig::{AliasTarget, Config};
 
 use super::block::Block;
 
+/// The smallest TTL that the plugin `hosts` accepts, in seconds. kubedns also accepts 0.
+const MIN_HOSTS_TTL: u64 = 1;
+
 /// Adds the aliases. Of the rules that match, only the first is applied.
 pub(super) fn add_aliases(block: &mut Block, config: &Config, domain: &str) {
     let names = config.aliases.iter();
@@ -50,7 +53,7 @@ pub(super) fn add_aliases(block: &mut Block, config: &Config, domain: &str) {
     }
 }
 
-/// Adds the names in `hosts`, with this TTL.
+/// Adds the names in `hosts`, with this TTL or the smallest TTL that `CoreDNS` accepts.
 pub(super) fn add_hosts(block: &mut Block, config: &Config, ttl: u64) {
     add_wildcards(block, config, ttl);
 
@@ -62,10 +65,20 @@ pub(super) fn add_hosts(block: &mut Block, config: &Config, ttl: u64) {
         .iter()
         .map(|(address, names)| format!("{address} {}", names.join(" ")))
         .collect();
-    options.push(format!("ttl {ttl}"));
+    options.push(format!("ttl {}", ttl.max(MIN_HOSTS_TTL)));
     options.push("fallthrough".to_owned());
     // Without a file, the plugin reads the /etc/hosts of the pod.
     block.add_with("hosts /dev/null", &options);
+}
+
+/// The difference in the TTL of the names in `hosts`, if there is one.
+pub(super) fn different_hosts_ttl(config: &Config, ttl: u64) -> Option<String> {
+    let differs = ttl < MIN_HOSTS_TTL && !config.hosts.addresses().is_empty();
+    differs.then(|| {
+        format!(
+            "hosts: answers have the TTL {MIN_HOSTS_TTL} instead of {ttl}, because the plugin hosts accepts no smaller TTL"
+        )
+    })
 }
 
 /// Adds the wildcards in `hosts`, the longest domain first. `CoreDNS` runs the plugin `template`

@@ -1,18 +1,26 @@
-use dnsconfig::RawData;
+use testkit::table;
 
 use super::*;
 
-/// The exit status and the printed Corefile. `arguments` are the flags of kubedns in one line, and
-/// `keys` are the keys of the `ConfigMap` with their values.
-fn corefile(arguments: &str, keys: &[(&str, &str)]) -> (u8, String) {
+/// Reports on kubedns with these flags, in one line, and these keys of the `ConfigMap` with their
+/// values. The command line of `check config` has these `domains`.
+fn report_for(
+    domains: &str,
+    arguments: &str,
+    keys: &[(&str, &str)],
+) -> Result<(u8, String), String> {
     let data: RawData = keys
         .iter()
         .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()))
         .collect();
-    let config = dnsconfig::parse(&data).unwrap();
     let words = arguments.split_whitespace().map(str::to_owned).collect();
-    let exit = report(words, &config);
-    (exit.status, exit.stdout)
+    let exit = report(words, &data, &domains.parse().unwrap())?;
+    Ok((exit.status, exit.stdout))
+}
+
+/// The exit status and the printed Corefile for the cluster domain `cluster.local`.
+fn corefile(arguments: &str, keys: &[(&str, &str)]) -> (u8, String) {
+    report_for("cluster.local", arguments, keys).unwrap()
 }
 
 #[test]
@@ -78,6 +86,59 @@ fn every_key_with_plugin_is_written() {
         corefile("--upstream-ca-file=/etc/ca", &keys),
         (1, include_str!("testdata/keys.Corefile").to_owned())
     );
+}
+
+/// The domains of `check config`, the flags of kubedns, the key `hosts`, and the beginning of a
+/// line of the Corefile or of the error.
+const DOMAINS: &str = r#"
+    k8s.example   |                        | 10.1.2.3 old.cluster.local | kubernetes k8s.example in-addr.arpa
+    k8s.example   | --domain=cluster.local | 10.1.2.3 old.k8s.example   | kubernetes cluster.local in-addr.arpa
+    b.c,d.        |                        | 10.1.2.3 a.example         | kubernetes b.c d in-addr.arpa
+    cluster.local | --domain k8s.example   | 10.1.2.3 old.cluster.local | kubernetes k8s.example in-addr.arpa
+    cluster.local | --domain=k8s.example   | 10.1.2.3 a.k8s.example     | "a.k8s.example" is in the cluster domain, which is reserved for Services
+    cluster.local | --domain=a_b           | 10.1.2.3 a.example         | --domain=a_b: Not a valid DNS label.
+"#;
+
+#[test]
+fn arguments_override_cluster_domain() {
+    for [domains, arguments, hosts, expected] in table::rows(DOMAINS) {
+        let report = report_for(domains, arguments, &[("hosts", hosts)]);
+        let text = match &report {
+            Ok((_, corefile)) => corefile,
+            Err(reason) => reason,
+        };
+        assert!(
+            text.lines().any(|line| line.trim().starts_with(expected)),
+            "{domains} {arguments} {hosts}: {text}"
+        );
+        assert_eq!(
+            report.is_ok(),
+            expected.starts_with("kubernetes "),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn hosts_without_ttl_get_smallest() {
+    let (status, text) = corefile("--ttl=0s", &[("hosts", "10.1.2.3 a.example")]);
+    assert_eq!(status, 0, "{text}");
+    let expected = "\
+    hosts /dev/null {
+        10.1.2.3 a.example
+        ttl 1
+        fallthrough
+    }
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+        pods insecure
+        ttl 0
+";
+    assert!(text.contains(expected), "{text}");
+    let difference = "#   hosts: answers have the TTL 1 instead of 0, because the plugin hosts accepts no smaller TTL\n";
+    assert!(text.contains(difference), "{text}");
+
+    let (_, text) = corefile("--ttl=0s", &[]);
+    assert!(!text.contains("hosts"), "{text}");
 }
 
 /// `--nameservers` accepts more servers than the `CoreDNS` plugin `forward` does.
