@@ -1,7 +1,6 @@
 //! Checks that the API server responds, that it lists the objects that kubedns needs, and that the
 //! ConfigMap is valid and in force. Reads the Services that the DNS checks query.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +17,7 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::version::Info;
 use reports::finding::FindingKind;
+use reports::kubedns::KubednsReport;
 use reports::sidecar::SidecarStatus;
 use serde_json::Value;
 
@@ -193,9 +193,6 @@ fn check_version(url: &str, version: Result<Value, RequestFailure>, took: Durati
         .with_advice(action, "api-server-lost")
 }
 
-/// Kind of object -> whether kubedns has an open watch of it.
-type OpenWatches = BTreeMap<String, bool>;
-
 /// The result of the requests that list objects of one kind.
 struct ListedKind {
     kind: Kind,
@@ -210,11 +207,10 @@ async fn check_permissions(
     status: Option<&SidecarStatus>,
 ) -> Vec<CheckLine> {
     let kubedns = status.and_then(|status| status.kubedns.known.as_ref());
-    let watches = kubedns.map(|kubedns| &kubedns.watches);
-    let is_watched =
-        |kind: &Kind| watches.is_some_and(|watches| watches.contains_key(kind.label()));
+    let is_needed =
+        |kind: &Kind| kubedns.is_some_and(|kubedns| kubedns.watches.contains_key(kind.label()));
 
-    let optional = OPTIONAL_KINDS.into_iter().filter(is_watched);
+    let optional = OPTIONAL_KINDS.into_iter().filter(is_needed);
     let kinds = NEEDED_KINDS.into_iter().chain(optional);
     let requests = kinds.map(|kind| list_kind(connection, kind, collections(options, kind)));
 
@@ -223,7 +219,7 @@ async fn check_permissions(
     let caller = Caller::of(options);
     lists
         .iter()
-        .map(|list| check_permission(list, &lists, watches, caller))
+        .map(|list| check_permission(list, &lists, kubedns, caller))
         .collect()
 }
 
@@ -259,7 +255,7 @@ async fn list_kind(
 fn check_permission(
     list: &ListedKind,
     lists: &[ListedKind],
-    watches: Option<&OpenWatches>,
+    kubedns: Option<&KubednsReport>,
     caller: Caller,
 ) -> CheckLine {
     let kind = list.kind.label();
@@ -271,7 +267,7 @@ fn check_permission(
         let mut listed = lists.iter().filter(|list| list.error.is_none());
         listed.any(|list| list.kind == other)
     };
-    let is_watched = watches.is_some_and(|watches| watches.get(kind) == Some(&true));
+    let is_watched = kubedns.is_some_and(|kubedns| kubedns.watches.get(kind) == Some(&true));
 
     // kubedns watches either Endpoints or EndpointSlices, so it needs one of them.
     if list.kind == Kind::EndpointSlice && can_list(Kind::Endpoints) {
@@ -297,9 +293,35 @@ fn check_permission(
     } else {
         format!("{kind} cannot be listed")
     };
+
+    // kubedns is ready without such a kind, so one feature is lost, but kube-dns works.
+    if let Some(loss) = loss_if_ready(list.kind, is_watched, kubedns) {
+        return CheckLine::warning(GROUP, format!("{text}; without them, {loss}"))
+            .with_detail(error.to_string())
+            .with_action(GRANT_LIST);
+    }
     CheckLine::failed(GROUP, text)
         .with_detail(error.to_string())
         .with_advice(GRANT_LIST, "not-synced")
+}
+
+/// The consequence of a kind that cannot be listed, if kubedns is ready without it.
+fn loss_if_ready(
+    kind: Kind,
+    is_watched: bool,
+    kubedns: Option<&KubednsReport>,
+) -> Option<&'static str> {
+    let is_synced = kubedns.is_some_and(|kubedns| kubedns.synced == Some(true));
+    match kind {
+        Kind::Node => Some("federated names may get SERVFAIL"),
+        // Whether kubedns needs the pods depends on --pods, which this command does not know. With
+        // --pods=verified, kubedns is not synced before it has listed them.
+        Kind::Pod if is_synced && !is_watched => Some(
+            "--autopath and top do not recognise clients (--pods=node), or kubedns is not ready \
+             after a restart (--pods=verified)",
+        ),
+        _ => None,
+    }
 }
 
 /// Checks that the ConfigMap is valid and in force. Reads the mounted directory if it exists, else

@@ -71,11 +71,19 @@ impl CheckLine {
         }
     }
 
-    pub(super) fn with_advice(self, action: impl Into<String>, section: &str) -> Self {
+    /// Adds a recommended action. No section of docs/troubleshooting.md is about it.
+    pub(super) fn with_action(self, action: impl Into<String>) -> Self {
         Self {
             action: action.into(),
-            runbook: format!("{RUNBOOKS}{section}"),
             ..self
+        }
+    }
+
+    /// Adds a recommended action, and the section of docs/troubleshooting.md about it.
+    pub(super) fn with_advice(self, action: impl Into<String>, section: &str) -> Self {
+        Self {
+            runbook: format!("{RUNBOOKS}{section}"),
+            ..self.with_action(action)
         }
     }
 

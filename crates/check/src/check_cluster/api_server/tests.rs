@@ -1,5 +1,6 @@
 use cluster::objects::FromApi as _;
 use serde_json::json;
+use testkit::table;
 
 use super::super::report::CheckOutcome;
 use super::*;
@@ -72,6 +73,46 @@ fn missing_config_map_needs_defaults_in_force() {
     ] {
         let check = check_defaults("map", in_force);
         assert_eq!(check.outcome, outcome, "{in_force:?}");
+    }
+}
+
+/// A kind that cannot be listed: whether its watch is open, whether kubedns is synced, the outcome,
+/// and the line.
+const FORBIDDEN_KINDS: &str = "
+    services   | no  | yes | failed  | services cannot be listed
+    services   | yes | yes | failed  | services can no longer be listed: after a restart, kubedns would not find them
+    nodes      | no  | yes | warning | nodes cannot be listed; without them, federated names may get SERVFAIL
+    nodes      | no  | no  | warning | nodes cannot be listed; without them, federated names may get SERVFAIL
+    nodes      | yes | yes | warning | nodes can no longer be listed: after a restart, kubedns would not find them; without them, federated names may get SERVFAIL
+    pods       | no  | yes | warning | pods cannot be listed; without them, --autopath and top do not recognise clients (--pods=node), or kubedns is not ready after a restart (--pods=verified)
+    pods       | no  | no  | failed  | pods cannot be listed
+    pods       | yes | yes | failed  | pods can no longer be listed: after a restart, kubedns would not find them
+    namespaces | no  | yes | failed  | namespaces cannot be listed
+    configmaps | no  | yes | failed  | configmaps cannot be listed
+";
+
+#[test]
+fn forbidden_kind_fails_if_needed() {
+    for [label, open, synced, outcome, line] in table::rows(FORBIDDEN_KINDS) {
+        let mut kinds = NEEDED_KINDS.into_iter().chain(OPTIONAL_KINDS);
+        let list = ListedKind {
+            kind: kinds.find(|kind| kind.label() == label).unwrap(),
+            error: Some(RequestFailure::Refused("forbidden".to_owned())),
+        };
+        let kubedns = KubednsReport {
+            synced: Some(synced == "yes"),
+            watches: [(label.to_owned(), open == "yes")].into(),
+            ..KubednsReport::default()
+        };
+
+        let check = check_permission(&list, &[], Some(&kubedns), Caller::Pod);
+        let found = serde_json::to_value(check.outcome).unwrap();
+        assert_eq!((found.as_str(), &*check.text), (Some(outcome), line));
+        assert_eq!(
+            check.runbook.ends_with("#not-synced"),
+            outcome == "failed",
+            "{check:?}"
+        );
     }
 }
 
