@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::CommandFactory as _;
 use daemon::flags::{Exit, parse_subcommand};
@@ -86,6 +86,18 @@ enum CommandError {
     Status(String, String),
     #[error("{0} returned an unexpected reply: the server may have a different version ({1})")]
     Foreign(String, serde_json::Error),
+    #[error("the reply of {0} is incomplete ({1})")]
+    Incomplete(String, serde_json::Error),
+    #[error(
+        "the reply of {authority} ended after {:.1} of {} s: the server has ended, or dnsmasq no longer logs queries",
+        after.as_secs_f64(),
+        time.as_secs()
+    )]
+    Ended {
+        authority: String,
+        after: Duration,
+        time: Duration,
+    },
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
 }
@@ -112,26 +124,27 @@ pub fn run_command(program: &str, mut words: impl Iterator<Item = OsString>) -> 
 }
 
 /// Runs `tap`; `words` are the arguments. The exit code is 0 after success, 1 if the request to the
-/// status port fails or its reply is an error, and 2 if the command line is wrong.
+/// status port fails, or if its reply is an error or ends too early, and 2 if the command line is
+/// wrong.
 fn run_tap(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let name = format!("{program} tap");
-    let options = match parse_tap(&name, words) {
+    let options = match parse_subcommand::<TapOptions>(&name, TAP_USAGE, words) {
         Ok(options) => options,
         Err(exit) => return exit.print(),
     };
+    // The values are checked here too, not only by the server.
+    let request = match TapRequest::new(&options.parameters) {
+        Ok(request) => request,
+        Err(error) => return Exit::mistake(&name, &error.to_string()).print(),
+    };
 
     match parse_authority(&name, status_port(&options.server, options.dnsmasq)) {
-        Ok(authority) => exit_code(&name, block_on(print_tap(authority, &options))),
+        Ok(authority) => {
+            let printing = print_tap(authority, &options, request.time, io::stdout());
+            exit_code(&name, block_on(printing))
+        }
         Err(exit) => exit.print(),
     }
-}
-
-/// Parses the arguments of `tap`. The values are checked here too, not only by the server.
-fn parse_tap(name: &str, words: impl IntoIterator<Item = OsString>) -> Result<TapOptions, Exit> {
-    let options = parse_subcommand::<TapOptions>(name, TAP_USAGE, words)?;
-    TapRequest::new(&options.parameters)
-        .map_err(|error| Exit::mistake(name, &error.to_string()))?;
-    Ok(options)
 }
 
 /// The URL of the status port: `given`, or if it is empty, the default URL of the nanny or kubedns.
@@ -195,8 +208,15 @@ fn status_error(authority: &str, page: Page) -> CommandError {
     CommandError::Status(authority.to_owned(), page.error_line())
 }
 
-/// Prints the lines of `/tap` until the reply ends.
-async fn print_tap(authority: &str, options: &TapOptions) -> Result<(), CommandError> {
+/// Writes the lines of `/tap` to `out` until the reply ends. It must not end before `time`: a
+/// server that ends closes the connection too, and lines may be missing then.
+async fn print_tap(
+    authority: &str,
+    options: &TapOptions,
+    time: Duration,
+    mut out: impl io::Write,
+) -> Result<(), CommandError> {
+    let started = Instant::now();
     let target = options.parameters.request_target();
     let page = daemon::http::get_streaming(authority, &target, TIMEOUT)
         .await
@@ -210,9 +230,20 @@ async fn print_tap(authority: &str, options: &TapOptions) -> Result<(), CommandE
             format_line(&line).map_err(|error| foreign_reply(authority, error))?
         };
         // An error means that standard output is closed.
-        if writeln!(io::stdout().lock(), "{shown}").is_err() {
+        if writeln!(out, "{shown}").is_err() {
             return Ok(());
         }
+    }
+
+    let after = started.elapsed();
+    // The clock of the server may be slightly faster than the clock of this machine.
+    if after + time / 1000 < time {
+        let authority = authority.to_owned();
+        return Err(CommandError::Ended {
+            authority,
+            after,
+            time,
+        });
     }
     Ok(())
 }
@@ -261,8 +292,13 @@ async fn print_ranking(authority: &str, json: bool) -> Result<(), CommandError> 
 
     // A reply that is not a ranking is an error. With `--json`, the reply is parsed only for this
     // check, and is printed unchanged.
-    let ranking: RankingDocument =
-        serde_json::from_slice(&page.body).map_err(|error| foreign_reply(authority, error))?;
+    let ranking: RankingDocument = serde_json::from_slice(&page.body).map_err(|error| {
+        if error.is_eof() {
+            CommandError::Incomplete(authority.to_owned(), error)
+        } else {
+            foreign_reply(authority, error)
+        }
+    })?;
     let text = if json {
         String::from_utf8_lossy(&page.body).into_owned()
     } else {
@@ -276,6 +312,10 @@ async fn print_ranking(authority: &str, json: bool) -> Result<(), CommandError> 
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+    use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
+
     use super::*;
 
     #[test]
@@ -293,6 +333,77 @@ mod tests {
             "... 3 queries left out"
         );
         assert!(format_line("{}").is_err());
+    }
+
+    /// A server that sends `reply` to its first client, and closes the connection.
+    async fn serve_once(reply: &'static str) -> (String, JoinSet<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let mut server = JoinSet::new();
+        server.spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = BufReader::new(&mut stream).lines();
+            while request.next_line().await.unwrap().unwrap() != "" {}
+            stream.write_all(reply.as_bytes()).await.unwrap();
+        });
+        (address, server)
+    }
+
+    /// The output and the error of `tap --json --seconds=60`, without the address and the time.
+    async fn tap_for_minute(reply: &'static str) -> (String, String) {
+        let (address, _server) = serve_once(reply).await;
+        let options = parse_words("--json --seconds=60").unwrap();
+        let minute = Duration::from_mins(1);
+        let mut output = Vec::new();
+        let error = print_tap(&address, &options, minute, &mut output)
+            .await
+            .unwrap_err()
+            .to_string();
+
+        let error = error.replace(&address, "SERVER");
+        let (before, after) = error.split_once(" of 60 s").unwrap();
+        let (before, _time) = before.rsplit_once(' ').unwrap();
+        let output = String::from_utf8(output).unwrap();
+        (output, format!("{before} N of 60 s{after}"))
+    }
+
+    #[tokio::test]
+    async fn early_end_is_an_error() {
+        let error = "the reply of SERVER ended after N of 60 s: the server has ended, or dnsmasq no longer logs queries";
+        for (reply, lines) in [
+            ("HTTP/1.0 200 OK\r\n\r\n", ""),
+            (
+                "HTTP/1.0 200 OK\r\n\r\n{\"leftOut\":1}\n",
+                "{\"leftOut\":1}\n",
+            ),
+            // The last line is cut, so it is not printed.
+            (
+                "HTTP/1.0 200 OK\r\n\r\n{\"leftOut\":1}\n{\"leftOut\":1",
+                "{\"leftOut\":1}\n",
+            ),
+        ] {
+            let expected = (lines.to_owned(), error.to_owned());
+            assert_eq!(tap_for_minute(reply).await, expected, "{reply}");
+        }
+    }
+
+    #[tokio::test]
+    async fn end_in_time_is_success() {
+        let (address, _server) = serve_once("HTTP/1.0 200 OK\r\n\r\n{\"leftOut\":1}\n").await;
+        let options = parse_words("--json").unwrap();
+        let mut output = Vec::new();
+        print_tap(&address, &options, Duration::ZERO, &mut output)
+            .await
+            .unwrap();
+        assert_eq!(output, b"{\"leftOut\":1}\n");
+    }
+
+    #[tokio::test]
+    async fn cut_ranking_is_incomplete() {
+        let (address, _server) = serve_once("HTTP/1.0 200 OK\r\n\r\n{\"seconds\":").await;
+        let error = print_ranking(&address, true).await.unwrap_err().to_string();
+        let expected = format!("the reply of {address} is incomplete (");
+        assert!(error.starts_with(&expected), "{error}");
     }
 
     fn parse_words(words: &str) -> Result<TapOptions, Exit> {

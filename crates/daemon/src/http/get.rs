@@ -132,7 +132,8 @@ async fn send_request(authority: &str, target: &str) -> Result<TcpStream, GetErr
 pub struct StreamingPage(BufReader<TcpStream>);
 
 impl StreamingPage {
-    /// The next line, without trailing whitespace; `None` at the end of the page.
+    /// The next line, without trailing whitespace; `None` at the end of the page. A last line
+    /// without a newline is left out, because the connection ended in the middle of it.
     ///
     /// # Errors
     ///
@@ -149,7 +150,8 @@ impl StreamingPage {
             return Err(GetError::Large(size));
         }
 
-        Ok((length > 0).then(|| String::from_utf8_lossy(&line).trim_end().to_owned()))
+        let is_complete = line.ends_with(b"\n");
+        Ok(is_complete.then(|| String::from_utf8_lossy(&line).trim_end().to_owned()))
     }
 }
 
