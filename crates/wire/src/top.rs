@@ -106,25 +106,25 @@ impl ThreadWindows {
         }
     }
 
-    /// Begins a new window if the current one is over.
+    /// Begins a new window if the current one is over. Windows begin at multiples of [`WINDOW`],
+    /// even if this thread was idle: otherwise a late rotation would make `last` too old.
     fn rotate(&mut self, now: Instant) {
         let elapsed = now.saturating_duration_since(self.begun);
-        if elapsed < WINDOW {
+        let ended = elapsed.as_secs() / WINDOW.as_secs();
+        if ended == 0 {
             return;
         }
 
         std::mem::swap(&mut self.current, &mut self.last);
         self.current.clear();
-        if elapsed >= 2 * WINDOW {
-            // All answers in `last` came less than [`WINDOW`] after `begun`, so they are older than
-            // [`WINDOW`].
+        // No answer came in the windows after the first one that ended.
+        if ended > 1 {
             self.last.clear();
         }
-        self.begun = now;
+        self.begun += Duration::from_secs(ended * WINDOW.as_secs());
     }
 
-    /// Time that the two windows cover. The earlier window counts as [`WINDOW`], even if it was
-    /// longer. `started` is the time at which the first window began.
+    /// Time that the two windows cover. `started` is the time at which the first window began.
     fn ranked_time(&self, started: Instant, now: Instant) -> Duration {
         let current = now.saturating_duration_since(self.begun);
         let is_first = self.begun == started;

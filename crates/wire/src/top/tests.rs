@@ -145,6 +145,27 @@ fn window_rotates_after_its_length() {
 }
 
 #[test]
+fn late_rotation_keeps_window_short() {
+    let top = TopQueries::default();
+    let mut sampler = top.add_sampler();
+    let start = top.started;
+    let state = |sampler: &AnswerSampler, now| {
+        let mut windows = sampler.windows.lock();
+        windows.rotate(now);
+        let queries = (windows.last.queries, windows.current.queries);
+        (queries, windows.ranked_time(start, now))
+    };
+
+    answer_one(&mut sampler, start);
+    let late = start + WINDOW * 3 / 2;
+    assert_eq!(state(&sampler, late), ((1, 0), WINDOW * 3 / 2));
+    answer_one(&mut sampler, late);
+    let next = start + 2 * WINDOW;
+    assert_eq!(state(&sampler, next), ((1, 0), WINDOW));
+    assert_eq!(state(&sampler, next + WINDOW), ((0, 0), WINDOW));
+}
+
+#[test]
 fn sample_is_dropped_while_ranking_is_read() {
     let top = TopQueries::default();
     let mut sampler = top.add_sampler();
