@@ -29,8 +29,8 @@ const USAGE: &str = "\
 Validates a ConfigMap of kube-dns before it is applied.
 
   kube-dns check config [--domain=DOMAIN] FILE|DIR|-
-  kube-dns check config --dnsmasq-args=ARGS
-  kube-dns check config --corefile [--domain=DOMAIN] [--kubedns-args=ARGS] FILE|DIR|-
+  kube-dns check config [--domain=DOMAIN] --dnsmasq-args=ARGS
+  kube-dns check config [--domain=DOMAIN] --corefile [--kubedns-args=ARGS] FILE|DIR|-
 
 FILE is YAML or JSON with a ConfigMap, which may be in a List as kubectl prints it. DIR has one file per key, like a mounted ConfigMap. The word - means standard input.
 With --dnsmasq-args, the command prints a line for each argument of dnsmasq, with the key or flag of kubedns that replaces it; the exit status is 1 if an argument has no replacement.
@@ -79,7 +79,7 @@ pub(super) fn run_command(words: impl IntoIterator<Item = OsString>) -> Exit {
         Err(exit) => return exit,
     };
     if !options.dnsmasq_args.is_empty() {
-        return dnsmasq_args::report(&options.dnsmasq_args);
+        return dnsmasq_args::report(&options.dnsmasq_args, &options.domain.bare());
     }
     if !options.kubedns_args.is_empty() && !options.corefile {
         return super::usage_error(NAME, "--kubedns-args needs --corefile");

@@ -1,9 +1,11 @@
 //! `kube-dns check config --dnsmasq-args`: prints what replaces each argument of dnsmasq in a
-//! kube-dns without dnsmasq.
+//! kube-dns without dnsmasq. A key is printed only if kubedns accepts it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use daemon::flags::Exit;
+use dnsconfig::RawData;
 use wire::Nameserver;
 
 /// Replacement of an option of dnsmasq.
@@ -17,8 +19,21 @@ enum Replacement {
 
 use Replacement::{Is, None as Missing};
 
+/// A possible replacement of an option for one of its domains.
+#[derive(Debug)]
+enum Proposal {
+    /// A key of the `ConfigMap` with its value. kubedns may reject the value.
+    Key(&'static str, String),
+    /// Something else, such as what kubedns does in any case.
+    Other(String),
+}
+
+use Proposal::{Key, Other};
+
 /// In an option of dnsmasq, the domain that stands for all names.
 const ANY_DOMAIN: &str = "#";
+/// The short options of dnsmasq 2.90 without a value.
+const SHORT_WITHOUT_VALUE: &str = "951yZDNLERKzowefnbvhdkq";
 
 /// The options whose replacement does not depend on their values. Options with the same replacement
 /// share a row.
@@ -147,21 +162,20 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
 ];
 
 /// Tells what replaces each argument, in one line per argument. The exit status is 1 if an argument
-/// has no replacement.
-pub(super) fn report(arguments: &str) -> Exit {
+/// has no replacement. `domains` are the cluster domains.
+pub(super) fn report(arguments: &str, domains: &BTreeSet<String>) -> Exit {
     let mut lines = String::new();
     let mut lacks_any = false;
     for argument in options_of(arguments) {
-        let (said, text) = match replacement_of(&argument) {
-            (Is(_), text) => ("replaced by", text),
-            (Missing(_), text) => {
+        let line = match replacement_of(&argument, domains) {
+            Ok(text) => format!("{argument}: replaced by {text}"),
+            Err(reason) => {
                 lacks_any = true;
-                ("no replacement:", text)
+                format!("{argument}: no replacement: {reason}")
             }
         };
         // Control characters of an argument are shown as `?`.
-        let argument = argument.replace(char::is_control, "?");
-        let _ = writeln!(lines, "{argument}: {said} {text}");
+        let _ = writeln!(lines, "{}", line.replace(char::is_control, "?"));
     }
     Exit {
         status: u8::from(lacks_any),
@@ -178,7 +192,7 @@ fn options_of(arguments: &str) -> Vec<String> {
     for word in arguments.split_whitespace() {
         if word.starts_with('-') {
             if word != "--" {
-                options.push(word.to_owned());
+                options.extend(split_short_options(word));
             }
         } else if let Some(last) = options.last_mut() {
             last.push(' ');
@@ -188,23 +202,43 @@ fn options_of(arguments: &str) -> Vec<String> {
     options
 }
 
-/// The replacement of an argument, and the text for it.
-fn replacement_of(argument: &str) -> (Replacement, String) {
+/// Splits a word such as `-kN` into its options, as dnsmasq does: a letter that takes no value may
+/// be followed by further letters.
+fn split_short_options(word: &str) -> Vec<String> {
+    let mut rest = word.strip_prefix('-').unwrap_or(word);
+    let mut options = Vec::new();
+    while let Some((letter, next)) = rest.split_at_checked(1)
+        && SHORT_WITHOUT_VALUE.contains(letter)
+        && next.starts_with(|c: char| c.is_ascii_alphanumeric())
+    {
+        options.push(format!("-{letter}"));
+        rest = next;
+    }
+
+    options.push(format!("-{rest}"));
+    options
+}
+
+/// The replacement of an argument, or the reason why it has none.
+fn replacement_of(argument: &str, domains: &BTreeSet<String>) -> Result<String, String> {
     let (name, value) = name_and_value(argument);
     if let Some(reason) = unsupported_domain(name, value) {
-        return (Missing(reason), reason.to_owned());
+        return Err(reason.to_owned());
     }
-    if let Some(text) = text_for_value(name, value) {
-        return (Is(""), text);
+    if let Some(proposals) = proposals_for_value(name, value) {
+        let texts: Result<Vec<_>, _> = proposals
+            .into_iter()
+            .map(|proposal| accepted_text(proposal, domains))
+            .collect();
+        return texts.map(|texts| texts.join("; "));
     }
 
     let row = OPTIONS.iter().find(|(names, _)| names.contains(&name));
-    let found = row.map_or(
-        Missing("this command does not know the argument"),
-        |(_, replacement)| *replacement,
-    );
-    let (Is(text) | Missing(text)) = found;
-    (found, text.to_owned())
+    match row {
+        Some((_, Is(text))) => Ok((*text).to_owned()),
+        Some((_, Missing(reason))) => Err((*reason).to_owned()),
+        None => Err("this command does not know the argument".to_owned()),
+    }
 }
 
 /// The name of an option without dashes, and its value; the value is empty if there is none.
@@ -236,44 +270,66 @@ fn unsupported_domain(name: &str, value: &str) -> Option<&'static str> {
     (answers && domains.contains(&ANY_DOMAIN)).then_some("kubedns cannot give all names one answer")
 }
 
-/// The text for an option whose replacement depends on its value; `None` for other options.
-fn text_for_value(name: &str, value: &str) -> Option<String> {
+/// The text for a proposal, or the reason why kubedns rejects it.
+fn accepted_text(proposal: Proposal, domains: &BTreeSet<String>) -> Result<String, String> {
+    let (key, value) = match proposal {
+        Key(key, value) => (key, value),
+        Other(text) => return Ok(text),
+    };
+
+    let data = RawData::from([(key.to_owned(), value.clone().into_bytes())]);
+    match dnsconfig::parse_for(&data, domains) {
+        Ok(_) => Ok(format!("key {key}: {value}")),
+        Err(error) => Err(format!("the key {key} rejects this: {}", error.reason())),
+    }
+}
+
+/// The replacements of an option whose replacements depend on its value, one for each domain.
+/// `None` for other options.
+fn proposals_for_value(name: &str, value: &str) -> Option<Vec<Proposal>> {
     match name {
-        "server" | "S" | "local" => Some(text_for_server(value)),
-        "address" | "A" => Some(text_for_address(value)),
-        "filter-rr" if value == "AAAA" || value == "A" => Some(format!(
+        "server" | "S" | "local" => Some(proposals_for_server(value)),
+        "address" | "A" => Some(proposals_for_address(value)),
+        "filter-rr" if value == "AAAA" || value == "A" => Some(vec![Other(format!(
             "key filterTypes: {{\".\": [\"{value}\"]}}, for external names only"
-        )),
+        ))]),
         "conf-file" | "C" if value == "/dev/null" => {
-            Some("nothing, because the file is empty".to_owned())
+            Some(vec![Other("nothing, because the file is empty".to_owned())])
         }
         _ => None,
     }
 }
 
-/// The text for `--server=/DOMAIN/SERVER`, `--server=SERVER` and `--local=/DOMAIN/`.
-fn text_for_server(value: &str) -> String {
+/// The replacements of `--server=/DOMAIN/SERVER`, `--server=SERVER` and `--local=/DOMAIN/`.
+fn proposals_for_server(value: &str) -> Vec<Proposal> {
     let (domains, server) = domains_and_rest(value).unwrap_or((vec![ANY_DOMAIN], value));
-    let texts = domains
+    let proposals = domains
         .iter()
         .map(|domain| match (is_kubedns(server), *domain, server) {
-            (true, ANY_DOMAIN, _) => "kubedns itself, which answers cluster names and forwards all other names".to_owned(),
-            (true, domain, _) => format!("kubedns itself, which answers for {domain}"),
-            (false, ANY_DOMAIN, server) => {
-                format!("key upstreamNameservers: [\"{}\"]", server_text(server))
-            }
-            (false, domain, "") => format!("key deniedNames: {{\"{domain}\": \"NXDOMAIN\"}}"),
-            (false, domain, "#") => {
-                format!(
-                    "the default: without a stub domain, kubedns forwards names in {domain} to the upstreams"
-                )
-            }
+            (true, ANY_DOMAIN, _) => Other(
+                "kubedns itself, which answers cluster names and forwards all other names"
+                    .to_owned(),
+            ),
+            (true, domain, _) => Other(format!("kubedns itself, which answers for {domain}")),
+            (false, ANY_DOMAIN, server) => Key(
+                "upstreamNameservers",
+                format!("[\"{}\"]", server_text(server)),
+            ),
+            (false, domain, "") => denied_name(domain, "NXDOMAIN"),
+            (false, domain, "#") => Other(format!(
+                "the default: without a stub domain, kubedns forwards names in {domain} to the \
+                 upstreams"
+            )),
             (false, domain, server) => {
                 let server = server_text(server);
-                format!("key stubDomains: {{\"{domain}\": [\"{server}\"]}}")
+                Key("stubDomains", format!("{{\"{domain}\": [\"{server}\"]}}"))
             }
         });
-    texts.collect::<Vec<_>>().join("; ")
+    proposals.collect()
+}
+
+fn denied_name(domain: &str, answer: &str) -> Proposal {
+    Key("deniedNames", format!("{{\"{domain}\": \"{answer}\"}}"))
 }
 
 /// Whether a server in the syntax of dnsmasq is kubedns, that is, port 10053 on a loopback address.
@@ -292,17 +348,17 @@ fn server_text(server: &str) -> String {
     }
 }
 
-/// The text for `--address=/DOMAIN/ADDRESS`.
-fn text_for_address(value: &str) -> String {
+/// The replacements of `--address=/DOMAIN/ADDRESS`.
+fn proposals_for_address(value: &str) -> Vec<Proposal> {
     let Some((domains, address)) = domains_and_rest(value) else {
-        return "key hosts: a line for each address".to_owned();
+        return vec![Other("key hosts: a line for each address".to_owned())];
     };
-    let texts = domains.iter().map(|domain| match address {
-        "" => format!("key deniedNames: {{\"{domain}\": \"NXDOMAIN\"}}"),
-        "#" | "0.0.0.0" | "::" => format!("key deniedNames: {{\"{domain}\": \"NODATA\"}}"),
-        address => format!("key hosts: {address} {domain} *.{domain}"),
+    let proposals = domains.iter().map(|domain| match address {
+        "" => denied_name(domain, "NXDOMAIN"),
+        "#" | "0.0.0.0" | "::" => denied_name(domain, "NODATA"),
+        address => Key("hosts", format!("{address} {domain} *.{domain}")),
     });
-    texts.collect::<Vec<_>>().join("; ")
+    proposals.collect()
 }
 
 /// The domains between slashes, and the text after them; `None` without domains.
@@ -367,9 +423,36 @@ mod tests {
                 "--mx-host=a",
                 "--mx-host=a: no replacement: this command does not know the argument\n",
             ),
+            (
+                "--server=10.0.0.2@eth0 --server=/*.b.example/10.0.0.1 --server=10.0.0.1#5353@10.0.0.9 --server=dns.example",
+                "--server=10.0.0.2@eth0: no replacement: the key upstreamNameservers rejects this: bad IP address: \"10.0.0.2@eth0\"\n\
+                 --server=/*.b.example/10.0.0.1: no replacement: the key stubDomains rejects this: invalid domain name: \"*.b.example\"\n\
+                 --server=10.0.0.1#5353@10.0.0.9: no replacement: the key upstreamNameservers rejects this: bad port number: \"5353@10.0.0.9\"\n\
+                 --server=dns.example: no replacement: the key upstreamNameservers rejects this: bad IP address: \"dns.example\"\n",
+            ),
+            (
+                "--server=/a.example/-b/10.0.0.1 --local=/a.cluster.local/ --address=/a.cluster.local/10.0.0.3",
+                "--server=/a.example/-b/10.0.0.1: no replacement: the key stubDomains rejects this: invalid domain name: \"-b\"\n\
+                 --local=/a.cluster.local/: no replacement: the key deniedNames rejects this: \"a.cluster.local\" is in the cluster domain, which is reserved for Services\n\
+                 --address=/a.cluster.local/10.0.0.3: no replacement: the key hosts rejects this: \"*.a.cluster.local\" is in the cluster domain, which is reserved for Services\n",
+            ),
+            (
+                "-kN -kc1000 -v=2 -kS 10.0.0.2 -q8 - -J",
+                "-k: replaced by nothing, because kubedns does not need it\n\
+                 -N: no replacement: a negative answer is cached for as long as its SOA record says, at most 3 hours\n\
+                 -k: replaced by nothing, because kubedns does not need it\n\
+                 -c1000: replaced by flag --cache-size\n\
+                 -v=2: no replacement: this command does not know the argument\n\
+                 -k: replaced by nothing, because kubedns does not need it\n\
+                 -S 10.0.0.2: replaced by key upstreamNameservers: [\"10.0.0.2\"]\n\
+                 -q: replaced by key queryLog; kubedns logs queries to standard error\n\
+                 -8: replaced by key queryLog; kubedns logs queries to standard error\n\
+                 -: no replacement: this command does not know the argument\n\
+                 -J: no replacement: this command does not know the argument\n",
+            ),
             ("", ""),
         ] {
-            let exit = report(arguments);
+            let exit = report(arguments, &["cluster.local".to_owned()].into());
             assert_eq!(exit.stdout, expected, "{arguments}");
             let lacks_any = expected.contains("no replacement");
             assert_eq!(exit.status, u8::from(lacks_any), "{arguments}");
