@@ -18,6 +18,7 @@ use std::path::Path;
 
 use daemon::flags::{Exit, parse_subcommand};
 use dnsconfig::RawData;
+use k8s_openapi::ByteString;
 use serde::Deserialize as _;
 use serde_norway::Value;
 
@@ -100,21 +101,22 @@ pub(super) fn run_command(words: impl IntoIterator<Item = OsString>) -> Exit {
     }
 }
 
-/// The data of a `ConfigMap`. `not_text` holds the keys whose values are not text.
+/// The data of a `ConfigMap`: what the pod reads if the `ConfigMap` is mounted.
 #[derive(Debug, Default)]
 pub(super) struct ConfigData {
     name: String,
     data: RawData,
-    not_text: Vec<String>,
+    /// An error for each value that the API server rejects.
+    rejected: Vec<String>,
 }
 
 impl ConfigData {
-    /// The data of a `ConfigMap` whose values are text.
+    /// The data of a `ConfigMap` that the API server accepts.
     pub(super) fn new(name: &str, data: RawData) -> Self {
         Self {
             name: name.to_owned(),
             data,
-            not_text: Vec::new(),
+            rejected: Vec::new(),
         }
     }
 }
@@ -142,13 +144,10 @@ fn write_corefile(options: &Options) -> Result<Exit, String> {
 
     let data = match &maps[..] {
         [] => &RawData::new(),
-        [map] if !map.not_text.is_empty() => {
-            let keys = map.not_text.join(", ");
-            return Err(format!(
-                "keys whose values are not text: {keys}; put the values in quotes"
-            ));
-        }
-        [map] => &map.data,
+        [map] => match map.rejected.first() {
+            Some(error) => return Err(error.clone()),
+            None => &map.data,
+        },
         _ => {
             let reason = "there is more than one ConfigMap in it, but --corefile accepts only one";
             return Err(reason.to_owned());
@@ -268,10 +267,30 @@ fn config_data(document: &Value) -> ConfigData {
         // the values of a ConfigMap must be text.
         match value.as_str() {
             Some(text) => drop(map.data.insert(key, text.as_bytes().to_vec())),
-            None => map.not_text.push(key),
+            None => map.rejected.push(format!(
+                "{key} is not text: put the JSON in quotes, or indent it below \"{key}: |\""
+            )),
+        }
+    }
+
+    let binary = document.get("binaryData").and_then(Value::as_mapping);
+    for (key, value) in binary.into_iter().flatten() {
+        let key = key.as_str().unwrap_or_default().to_owned();
+        match value.as_str().and_then(decode_base64) {
+            Some(octets) => drop(map.data.insert(key, octets)),
+            None => map
+                .rejected
+                .push(format!("{key} in binaryData is not base64")),
         }
     }
     map
+}
+
+/// The octets of a value in `binaryData`. As in the API server, line breaks are ignored.
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    let text = Value::String(text.replace(['\r', '\n'], ""));
+    let decoded: Result<ByteString, _> = serde_norway::from_value(text);
+    decoded.ok().map(|octets| octets.0)
 }
 
 fn report(maps: &[ConfigData], domains: &ClusterDomains) -> Exit {
@@ -299,10 +318,8 @@ fn report(maps: &[ConfigData], domains: &ClusterDomains) -> Exit {
 /// The mistakes for a cluster with these domains, one line each.
 pub(super) fn find_mistakes(map: &ConfigData, domains: &ClusterDomains) -> Vec<String> {
     let mut mistakes = Vec::new();
-    for key in &map.not_text {
-        mistakes.push(format!(
-            "error: {key} is not text: put the JSON in quotes, or indent it below \"{key}: |\""
-        ));
+    for error in &map.rejected {
+        mistakes.push(format!("error: {error}"));
     }
     mistakes.extend(find_errors(&map.data, &domains.bare()));
     for key in dnsconfig::unknown_keys(&map.data) {

@@ -342,11 +342,16 @@ async fn check_config_map(
         };
     }
 
+    // kubedns watches the ConfigMap only with --config-map. Otherwise, the ConfigMap is mounted.
+    let kubedns = status.and_then(|status| status.kubedns.known.as_ref());
+    let label = Kind::ConfigMap.label();
+    let is_mounted = !kubedns.is_some_and(|kubedns| kubedns.watches.contains_key(label));
+
     let namespace = &options.config_map_namespace;
     let name = &options.config_map;
     let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
     let name = format!("ConfigMap {namespace}/{name}");
-    match read_config_map(connection, &path).await {
+    match read_config_map(connection, &path, is_mounted).await {
         Ok(data) => check_config(&name, data, options, in_force),
         // The ConfigMap is optional: without it the pod has the defaults.
         Err(RequestFailure::Refused(error)) if error.contains("not found") => {
@@ -359,17 +364,30 @@ async fn check_config_map(
     }
 }
 
-/// The data of the ConfigMap at `path`. kube-dns does not use keys in `binaryData`.
-async fn read_config_map(connection: &Connection, path: &str) -> Result<RawData, RequestFailure> {
+/// The data of the ConfigMap at `path`. A mounted ConfigMap also has a file for each key in
+/// `binaryData`; kubedns ignores these keys if it reads the ConfigMap from the API server.
+async fn read_config_map(
+    connection: &Connection,
+    path: &str,
+    is_mounted: bool,
+) -> Result<RawData, RequestFailure> {
     let document = get_document(connection, path, TIMEOUT).await?;
     let map: ConfigMap = serde_json::from_value(document)
         .map_err(|error| RequestFailure::Garbage(error.to_string()))?;
+    Ok(data_of(map, is_mounted))
+}
 
-    let data = map.data.unwrap_or_default();
-    Ok(data
-        .into_iter()
-        .map(|(key, value)| (key, value.into_bytes()))
-        .collect())
+fn data_of(map: ConfigMap, is_mounted: bool) -> RawData {
+    let mut data = RawData::new();
+    for (key, text) in map.data.unwrap_or_default() {
+        data.insert(key, text.into_bytes());
+    }
+    if is_mounted {
+        for (key, octets) in map.binary_data.unwrap_or_default() {
+            data.insert(key, octets.0);
+        }
+    }
+    data
 }
 
 /// Checks that the pod uses the defaults. The caller has found that the ConfigMap does not exist.

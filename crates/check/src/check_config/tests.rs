@@ -69,6 +69,35 @@ fn each_mistake_has_a_line() {
     }
 }
 
+/// A `ConfigMap` that was made from files: a file that is not UTF-8 is in `binaryData`. The second
+/// field of each row is the whole output.
+#[test]
+fn binary_data_is_checked() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("map.yaml");
+    // The first value is `[]` in UTF-16, the others are UTF-8.
+    for (data, expected) in [
+        (
+            "binaryData: {upstreamNameservers: //5bAF0A}",
+            "m: error: not UTF-8 (key upstreamNameservers, value \"��[\\0]\\0\"; accepted: UTF-8 text of at most 1 MiB)\n",
+        ),
+        (
+            "data: {bogusPriv: 'true'}\nbinaryData:\n  upstreamNameservers: |\n    W1\n    0=\n",
+            "m: good (bogusPriv, upstreamNameservers)\n",
+        ),
+        (
+            "binaryData: {stubDomain: e30=, icon: '?'}",
+            "m: error: icon in binaryData is not base64\n\
+             m: warning: unknown key \"stubDomain\" is ignored: did you mean stubDomains?\n",
+        ),
+    ] {
+        let text = format!("kind: ConfigMap\nmetadata: {{name: m}}\n{data}");
+        std::fs::write(&file, text).unwrap();
+        let (_, said) = check(&["config", file.to_str().unwrap()]);
+        assert_eq!(said, expected, "{data}");
+    }
+}
+
 #[test]
 fn items_of_lists_are_checked() {
     let directory = tempfile::tempdir().unwrap();
@@ -181,7 +210,7 @@ fn corefile_has_flags_of_deployment() {
         (
             "kind: ConfigMap\ndata: {bogusPriv: true}\n".to_owned(),
             2,
-            &["keys whose values are not text: bogusPriv"],
+            &["bogusPriv is not text: put the JSON in quotes"],
         ),
     ] {
         std::fs::write(&file, &text).unwrap();

@@ -63,6 +63,16 @@ fn config_map_is_compared_with_version_in_force() {
     );
 }
 
+/// kubedns and kube-dns use only `data` if they read the `ConfigMap` from the API server.
+#[test]
+fn binary_data_is_read_if_mounted() {
+    for (is_mounted, keys) in [(true, &["hosts", "stubDomains"][..]), (false, &["hosts"])] {
+        let map = json!({"data": {"hosts": ""}, "binaryData": {"stubDomains": "e30="}});
+        let data = data_of(serde_json::from_value(map).unwrap(), is_mounted);
+        assert!(data.keys().eq(keys), "{data:?}");
+    }
+}
+
 #[test]
 fn missing_config_map_needs_defaults_in_force() {
     let defaults = Config::default().version().to_string();
