@@ -26,7 +26,9 @@ use crate::clusterset::ClusterSet;
 use crate::objects::{EndpointsSource, Node, ObjectKey};
 use crate::records::{ExternalNode, PortRecords};
 use crate::relist::RelistTracker;
-use crate::snapshot::{Federation, PodNames, PodNamespaces, Published, Snapshot, Topology};
+use crate::snapshot::{
+    Federation, PodNames, PodNamespaces, Published, RecordsFrom, Snapshot, Topology,
+};
 use crate::watch::Namespaces;
 pub use objects::StoredObjects;
 pub use options::{IndexOptions, ObjectCounts, PodMode, SyncProgress};
@@ -175,7 +177,7 @@ impl Index {
     /// first lists replace them. `source` is the source of the file's endpoints.
     pub fn serve_stale(&mut self, source: EndpointsSource) {
         self.use_source(source);
-        self.snapshot.synced = true;
+        self.snapshot.records_from = RecordsFrom::SnapshotFile;
         self.changed = true;
     }
 
@@ -195,6 +197,11 @@ impl Index {
     /// [`Snapshot`] was published. While [`has_synced`](Self::has_synced) is false, changes of
     /// Services and endpoints alone publish nothing.
     pub fn publish(&mut self) -> bool {
+        // From now on, the records are those of the lists, even if a snapshot file was served.
+        if !self.snapshot.records_from.has_listed() && self.has_listed() {
+            self.snapshot.records_from = RecordsFrom::ApiServer;
+            self.changed = true;
+        }
         if let Some(namespaces) = self.pods.take_changed() {
             self.snapshot.pods = pod_names(self.options.pods, namespaces);
             self.changed = true;
@@ -214,7 +221,7 @@ impl Index {
         // published. If they were published, each batch of the lists would have to copy the
         // published records that it changes.
         let changed = std::mem::take(&mut self.changed);
-        if !changed && (outdated.is_empty() || !self.snapshot.synced) {
+        if !changed && (outdated.is_empty() || !self.has_synced()) {
             return false;
         }
 
@@ -241,7 +248,7 @@ impl Index {
     /// the records, the objects are not published while the first lists arrive.
     fn publish_objects(&mut self) {
         let Some(source) = self.source else { return };
-        if self.snapshot.synced && std::mem::take(&mut self.objects_unpublished) {
+        if self.has_synced() && std::mem::take(&mut self.objects_unpublished) {
             self.published_objects.set(self.store.view(source));
         }
     }
@@ -253,7 +260,7 @@ impl Index {
 
     /// Whether the first lists are complete or a snapshot file is served.
     pub fn has_synced(&self) -> bool {
-        self.snapshot.synced
+        self.snapshot.records_from.has_synced()
     }
 
     /// Whether the first lists from the API server are complete.

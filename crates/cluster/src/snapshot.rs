@@ -36,8 +36,8 @@ pub struct Snapshot {
     pub zones: Zones,
     /// The domain of the external zone; `None` if there is no external zone.
     pub external: Option<Name>,
-    /// Whether the first lists are complete or a snapshot file was loaded.
-    pub synced: bool,
+    /// The source of the records.
+    pub records_from: RecordsFrom,
     /// The records of Services, by namespace and name.
     pub services: TreeCache<Arc<ServiceNode>>,
     /// The entries of ExternalName Services, by namespace and name.
@@ -56,6 +56,29 @@ pub struct Snapshot {
     /// Services whose federated names have their target in this cluster: Services with ready
     /// endpoints, and ExternalName Services. Only filled while federations are configured.
     pub backed: Map<ObjectKey, ()>,
+}
+
+/// The source of the records in a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordsFrom {
+    /// There are no records yet.
+    Nowhere,
+    /// The snapshot file of an earlier run. The first lists are not complete yet.
+    SnapshotFile,
+    /// Complete lists from the API server.
+    ApiServer,
+}
+
+impl RecordsFrom {
+    /// Whether the records are served.
+    pub(crate) fn has_synced(self) -> bool {
+        self != Self::Nowhere
+    }
+
+    /// Whether the records come from complete lists.
+    pub(crate) fn has_listed(self) -> bool {
+        self == Self::ApiServer
+    }
 }
 
 /// The mode of answers for pod names, and the namespaces of the watched pods.
@@ -112,7 +135,7 @@ impl Snapshot {
             zone,
             zones: Zones::none(),
             external: None,
-            synced: false,
+            records_from: RecordsFrom::Nowhere,
             services: TreeCache::default(),
             aliases: TreeCache::default(),
             zonal: TreeCache::default(),

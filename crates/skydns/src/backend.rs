@@ -43,6 +43,13 @@ pub trait Records: Any + Send + Sync {
     /// REFUSED, and queries for names of further zones get SERVFAIL.
     fn has_synced(&self) -> bool;
 
+    /// Whether the records come from a complete list. If false although they [have
+    /// synced](Self::has_synced), they come from an earlier run. Such records are served, but not
+    /// transferred: a secondary may have newer ones.
+    fn has_listed(&self) -> bool {
+        self.has_synced()
+    }
+
     /// Visits the entries of a name and returns whether the name exists.
     fn visit_entries<'v>(&'v self, visit: EntryVisit<'_, 'v>) -> Lookup;
 

@@ -296,9 +296,9 @@ fn transferable_zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
         .filter(|domain| transferable_authority(view, domain).is_some())
 }
 
-/// Whether the records of a zone are complete.
+/// Whether the records of a zone come from a complete list.
 fn is_loaded<V: View>(view: &V, zone: &Name) -> bool {
-    transferable_authority(view, zone).is_some_and(|authority| authority.records.has_synced())
+    transferable_authority(view, zone).is_some_and(|authority| authority.records.has_listed())
 }
 
 /// The zone with exactly this name, if it can be transferred.

@@ -47,7 +47,6 @@ impl Index {
             Change::RelistDone => {
                 let gone = self.store.services.finish();
                 self.remove_services(gone);
-                self.check_sync();
             }
             Change::Apply(service) => {
                 self.store.services.note_seen(&service.key);
@@ -76,8 +75,6 @@ impl Index {
                 let gone = self.store.endpoints.finish_in(&namespace);
                 self.remove_endpoints(gone);
             }
-            // After the first list, the event `EndpointsFrom` follows. Until then, the endpoints
-            // are not synced.
             Change::RelistDone => {
                 let gone = self.store.endpoints.finish();
                 self.remove_endpoints(gone);
@@ -220,7 +217,6 @@ impl Index {
                 for gone in self.namespaces.finish() {
                     self.set_namespace_served(&gone, false);
                 }
-                self.check_sync();
             }
             // Namespaces are in no namespace themselves.
             Change::RelistDoneIn(_) => {}
@@ -264,7 +260,6 @@ impl Index {
     fn apply_pod(&mut self, change: Change<Pod>) {
         // `objects_unpublished` stays as it is, because Pods are not among the published objects.
         self.objects_changed |= self.pods.apply_change(change);
-        self.check_sync();
     }
 
     /// Changes one Service. Its records are rebuilt only in [`Index::publish`], because a Service
@@ -335,17 +330,5 @@ impl Index {
         self.in_force.send_replace(self.source);
         self.store.forget_other_than(source);
         self.note_objects_changed();
-        self.check_sync();
-    }
-
-    /// Marks the snapshot as synced once the first lists are complete.
-    fn check_sync(&mut self) {
-        let is_complete =
-            self.store.services.is_complete() && self.source.is_some() && self.has_options_listed();
-
-        if is_complete && !self.snapshot.synced {
-            self.snapshot.synced = true;
-            self.changed = true;
-        }
     }
 }

@@ -114,7 +114,7 @@ impl Index {
         };
 
         let zone = &self.snapshot.zone;
-        let records = ExternalZone::new(self.snapshot.synced, self.external.services.clone());
+        let records = ExternalZone::new(self.snapshot.records_from, self.external.services.clone());
         let further = FurtherZone {
             ttl: zone.ttl,
             negative_ttl: zone.negative_ttl,

@@ -7,27 +7,34 @@ use std::sync::Arc;
 use skydns::{EntryVisit, Lookup, Records};
 use treecache::TreeCache;
 
-use super::each_entry;
+use super::{RecordsFrom, each_entry};
 use crate::records::ExternalNode;
 
 /// The content of the external zone at one point in time.
 #[derive(Debug, Clone)]
 pub struct ExternalZone {
-    synced: bool,
+    records_from: RecordsFrom,
     /// Services by namespace and name.
     services: TreeCache<Arc<ExternalNode>>,
 }
 
 impl ExternalZone {
-    /// The zone of these Services; for `synced` see [`Records::has_synced`].
-    pub fn new(synced: bool, services: TreeCache<Arc<ExternalNode>>) -> Self {
-        Self { synced, services }
+    /// The zone of these Services, with the source of the cluster's records.
+    pub fn new(records_from: RecordsFrom, services: TreeCache<Arc<ExternalNode>>) -> Self {
+        Self {
+            records_from,
+            services,
+        }
     }
 }
 
 impl Records for ExternalZone {
     fn has_synced(&self) -> bool {
-        self.synced
+        self.records_from.has_synced()
+    }
+
+    fn has_listed(&self) -> bool {
+        self.records_from.has_listed()
     }
 
     fn visit_entries<'v>(&'v self, visit: EntryVisit<'_, 'v>) -> Lookup {

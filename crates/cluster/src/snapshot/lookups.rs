@@ -251,7 +251,11 @@ impl Snapshot {
 
 impl Records for Snapshot {
     fn has_synced(&self) -> bool {
-        self.synced
+        self.records_from.has_synced()
+    }
+
+    fn has_listed(&self) -> bool {
+        self.records_from.has_listed()
     }
 
     fn visit_entries<'v>(&'v self, visit: EntryVisit<'_, 'v>) -> Lookup {

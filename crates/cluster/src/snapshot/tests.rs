@@ -11,7 +11,7 @@ use testkit::query::Query;
 use wire::Name;
 use wire::Transport;
 
-use super::{PodNames, Published, Snapshot};
+use super::{PodNames, Published, RecordsFrom, Snapshot};
 use crate::index::Index;
 use crate::objects::{Change, EndpointsSource, Event, FromApi as _, Node, Service};
 
@@ -41,6 +41,7 @@ fn cluster(strict: bool) -> Arc<Published> {
         index.apply(Event::Service(Change::Apply(service)));
     }
     index.apply(Event::Service(Change::RelistDone));
+    index.apply(Event::Endpoints(Change::RelistDone));
     index.apply(Event::EndpointsFrom(EndpointsSource::Endpoints));
     index.publish();
     published
@@ -219,7 +220,7 @@ fn owner_names_of_pods_resolve() {
     let pods = PodNames::Verified(pods.into_iter().collect());
     let snapshot = Snapshot {
         pods,
-        synced: true,
+        records_from: RecordsFrom::ApiServer,
         ..Snapshot::new(zone)
     };
     let mut names = Vec::new();

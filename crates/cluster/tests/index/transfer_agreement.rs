@@ -14,7 +14,7 @@ use cluster::objects::{
     ServiceImport, ServiceKind, ServicePort,
 };
 use cluster::records::{ExternalRecords, RecordOptions};
-use cluster::snapshot::{PodNames, Published, Snapshot};
+use cluster::snapshot::{PodNames, Published, RecordsFrom, Snapshot};
 use etcd::records::ZoneRecords;
 use etcd::{MessageTree, SkydnsMessage};
 use proptest::prelude::*;
@@ -881,7 +881,7 @@ fn loaded_zone_does_not_wait_for_the_cluster() {
     let transfers = secondary::start_transfers();
     let view = world.view();
     let early = Arc::new(Snapshot {
-        synced: false,
+        records_from: RecordsFrom::Nowhere,
         ..Snapshot::clone(&view)
     });
     assert!(transfers.update_versions(&early, 3_000_000_000));
@@ -893,4 +893,34 @@ fn loaded_zone_does_not_wait_for_the_cluster() {
     assert!(secondary::transfer_whole(&transfers, &name("cluster.local")).is_some());
     let kept = secondary::transfer_whole(&transfers, &name("sky.test"));
     assert_eq!(kept, Some(sky));
+}
+
+/// A secondary may have newer records than a snapshot file.
+#[test]
+fn zones_of_snapshot_file_are_not_transferred() {
+    let mut world = world_with_external_zone();
+    (world.index, world.published) = index_with(&world.fixed.options);
+    let address = ExternalAddress::Ip(IpAddr::from([203, 0, 113, 7]));
+    world.apply(&Edit::Cluster(load_balancer(address)));
+    world.index.serve_stale(EndpointsSource::Endpoints);
+    world.index.publish();
+
+    let transfers = secondary::start_transfers();
+    transfers.update_versions(&world.view(), 3_000_000_000);
+    let zones = ["cluster.local", "other.example", "k8s.example"].map(name);
+    for zone in &zones {
+        let view = world.view();
+        let authority = Authority::of(&*view, zone.wire()).expect("the zone must exist");
+        assert!(authority.records.has_synced(), "{zone} must be served");
+        let copy = secondary::transfer_whole(&transfers, zone);
+        assert_eq!(copy, None, "{zone} must not be transferred");
+    }
+
+    list(&mut world.index, &world.cluster);
+    world.index.publish();
+    transfers.update_versions(&world.view(), 3_000_000_001);
+    for zone in &zones {
+        let copy = secondary::transfer_whole(&transfers, zone);
+        assert!(copy.is_some(), "{zone} must be transferred after the lists");
+    }
 }

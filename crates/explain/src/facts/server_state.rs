@@ -5,6 +5,7 @@ use cluster::objects::EndpointsSource;
 use cluster::snapshot::Snapshot;
 use dnsconfig::ConfigState;
 use reports::kubedns::NodeReport;
+use skydns::Records as _;
 use wire::Name;
 
 use super::objects::FoundObjects;
@@ -84,7 +85,7 @@ pub(crate) fn report_server(
     ServerReport {
         version: daemon::version::VERSION.to_owned(),
         domain: snapshot.zone.domain.to_string(),
-        synced: snapshot.synced,
+        synced: snapshot.has_synced(),
         records_from: records_from.to_owned(),
         endpoints_from: endpoints_from.map(str::to_owned),
         config_version: config.version.to_string(),

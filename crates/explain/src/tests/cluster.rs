@@ -146,6 +146,10 @@ impl Cluster {
     /// Reports the lists of Services and endpoints as complete, and publishes them.
     pub(super) fn sync(&mut self) {
         self.index.apply(Event::Service(Change::RelistDone));
+        self.index.apply(match self.source {
+            EndpointsSource::Endpoints => Event::Endpoints(Change::RelistDone),
+            EndpointsSource::EndpointSlices => Event::EndpointSlice(Change::RelistDone),
+        });
         self.index.apply(Event::EndpointsFrom(self.source));
         self.index.publish();
         self.server.progress = SyncProgress::Synced;

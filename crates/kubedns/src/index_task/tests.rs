@@ -11,7 +11,7 @@ use wire::Name;
 use super::*;
 use cluster::index::PublishedObjects;
 use cluster::objects::{Endpoints, FromApi, ObjectKey, Service};
-use cluster::snapshot::{Published, Snapshot};
+use cluster::snapshot::{Published, RecordsFrom, Snapshot};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -518,12 +518,14 @@ async fn known_configuration_is_published_before_ready() {
 async fn further_zone_is_published_and_replaced() {
     let running = RunningTask::start(PATIENCE, |_| None);
     let domain = Name::parse("Other.Test").unwrap();
-    let content = |synced| Snapshot {
-        synced,
+    let content = |records_from| Snapshot {
+        records_from,
         ..Snapshot::new(Zone::new(&domain))
     };
-    for synced in [false, true] {
-        let zone = FurtherZone::new(&domain, Arc::new(content(synced)));
+    for records_from in [RecordsFrom::Nowhere, RecordsFrom::ApiServer] {
+        let content = content(records_from);
+        let synced = content.has_synced();
+        let zone = FurtherZone::new(&domain, Arc::new(content));
         running.zones.send(zone).await.unwrap();
         let is_published = |running: &RunningTask| {
             let zones = running.published.get().zones.clone();

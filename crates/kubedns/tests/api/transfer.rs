@@ -125,6 +125,36 @@ async fn transferred_zone_equals_answers() {
     kubedns.stop().await;
 }
 
+/// A secondary may have newer records than a snapshot file, so the records of a file are served but
+/// not transferred.
+#[tokio::test(flavor = "multi_thread")]
+async fn snapshot_records_are_not_transferred() {
+    let (cluster, directory) = (cluster(), tempfile::tempdir().unwrap());
+    let snapshots = format!("--snapshot-dir={}", directory.path().display());
+    let flags = [
+        "--transfer-to=127.0.0.1",
+        &snapshots,
+        "--initial-sync-timeout=2s",
+    ];
+    start(&cluster, &flags).await.stop().await;
+
+    cluster.faults.down();
+    let newer = mk_cluster_ip("apps", "web", &["10.96.0.9"], &["http:80"]);
+    cluster.set(newer);
+    // kubedns is ready after two seconds, and would make a version within one.
+    let kubedns = start(&cluster, &flags).await;
+    let web = "web.apps.svc.cluster.local.";
+    assert_eq!(kubedns.answers(web, "A").await, "10.96.0.1");
+    let failed = Err("; Transfer failed.".to_owned());
+    assert_eq!(zone(kubedns.dns, &[]), failed);
+
+    cluster.faults.up();
+    let records = eventually(PATIENCE, || async { zone(kubedns.dns, &[]) }).await;
+    let address = "web.apps.svc.cluster.local. 30 IN A 10.96.0.9";
+    assert!(records.contains(address), "{records:#?}");
+    kubedns.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn transfer_needs_key_and_address() {
     let (cluster, directory) = (cluster(), tempfile::tempdir().unwrap());
