@@ -230,7 +230,7 @@ impl ConfigPublisher {
         // A warning about an edit is logged once, and not again when another input changes.
         let is_new = {
             let before = self.in_force.borrow();
-            in_force.version != before.version || in_force.is_known != before.is_known
+            in_force.version != before.version || in_force.zone.is_known != before.zone.is_known
         };
         self.report(&in_force, is_new);
         send_changed(&self.in_force, Arc::new(in_force));

@@ -57,9 +57,6 @@ pub struct IndexTask {
     pub further: mpsc::Receiver<FurtherZone>,
     /// The settings in force, which are computed from the configuration.
     pub in_force: watch::Receiver<Arc<InForce>>,
-    /// The value of `in_force` from which the published zone was made; `None` before the first
-    /// publication.
-    pub applied: Option<Arc<InForce>>,
     /// The part of the zone that comes from the flags.
     pub zone: Zone,
     /// The state that the status port reports.
@@ -292,20 +289,16 @@ impl IndexTask {
         time.filter(|_| time != known)
     }
 
-    /// Publishes the settings in force, unless they are already published. If the configuration is
-    /// known, readiness no longer waits for it. Must be called once before the first query;
+    /// Publishes the settings in force. If the configuration is known, readiness no longer waits for
+    /// it. Must be called once before the first query;
     /// [`run`](Self::run) repeats the call after each change.
     pub fn put_in_force(&mut self) {
         let in_force = Arc::clone(&self.in_force.borrow_and_update());
-        let applied = self.applied.replace(Arc::clone(&in_force));
-
-        if !applied.is_some_and(|applied| in_force.has_settings_of(&applied)) {
-            self.publish_settings(&in_force);
-        }
+        self.publish_settings(&in_force);
 
         // `set_configured` may make the server ready, and a ready server must use the settings. So
         // the settings are published first.
-        if in_force.is_known {
+        if in_force.zone.is_known {
             self.status.set_configured();
         }
     }

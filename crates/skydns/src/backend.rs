@@ -165,6 +165,9 @@ pub struct Zone {
     /// The cluster domain, in lower case. Without a cluster, this field holds another domain: see
     /// [`View::cluster_domain_of`].
     pub domain: Name,
+    /// Whether the configuration is known. Until then, its hosts, aliases and stub domains are
+    /// missing, so no zone is transferred.
+    pub is_configured: bool,
     /// Further domains of the same cluster, in lower case. The PTR records of Services point to
     /// names in `domain`, not in these domains.
     pub other_domains: Arc<[Name]>,
@@ -234,6 +237,7 @@ impl Zone {
     pub fn new(domain: &Name) -> Self {
         Self {
             domain: domain.to_lowercase(),
+            is_configured: true,
             other_domains: Arc::new([]),
             strict: false,
             extended_errors: false,

@@ -10,6 +10,7 @@
 //!
 //! Zone transfers are off unless `--transfer-to` names peers.
 
+mod completeness;
 mod content;
 mod difference;
 mod history;
@@ -35,6 +36,7 @@ use crate::backend::View;
 use crate::backend::zones::{Authority, FurtherZone};
 use crate::client_shares::ClientShares;
 use crate::serial::{self, ZoneSerials};
+use completeness::is_complete;
 use content::ZoneContent;
 use difference::{ZoneChange, ZoneDifference};
 use history::{TransferHistory, ZoneVersion};
@@ -62,8 +64,8 @@ pub struct ZoneTransfers<V> {
     key: Option<Arc<TsigKey>>,
     serials: Arc<ZoneSerials>,
     history: Mutex<TransferHistory<V>>,
-    /// The zones that can be transferred but are not loaded yet. `None` before the first view.
-    loading: Mutex<Option<Vec<Name>>>,
+    /// The zones that can be transferred but are not complete yet. `None` before the first view.
+    incomplete: Mutex<Option<Vec<Name>>>,
     /// The current serial of each zone.
     current: watch::Sender<Arc<[ZoneSerial]>>,
     places: Arc<ClientShares>,
@@ -93,7 +95,7 @@ impl<V: View> ZoneTransfers<V> {
             key: key.map(Arc::new),
             serials,
             history: Mutex::default(),
-            loading: Mutex::default(),
+            incomplete: Mutex::default(),
             current: watch::Sender::new(Arc::new([])),
             places: ClientShares::new(MAX_TRANSFERS, MAX_OF_HOST),
             turn: Arc::new(Semaphore::new(1)),
@@ -106,8 +108,8 @@ impl<V: View> ZoneTransfers<V> {
         Arc::clone(&self.serials)
     }
 
-    /// Makes a new version of each loaded zone whose records in `view` differ from the zone's last
-    /// version. Returns whether any zone has a new version.
+    /// Makes a new version of each [complete](is_complete) zone whose records in `view` differ from
+    /// the zone's last version. Returns whether any zone has a new version.
     ///
     /// `now` is the time in seconds since 1970. The serial of a version is a time in seconds, so a
     /// zone has at most one new version each second. Before another call, the caller must wait for
@@ -118,17 +120,18 @@ impl<V: View> ZoneTransfers<V> {
         for zone in self.history.lock().retain_zones(&zones) {
             self.metrics.remove_serial(&zone);
         }
-        let (loaded, loading): (Vec<Name>, Vec<Name>) =
-            zones.into_iter().partition(|zone| is_loaded(&**view, zone));
+        let (complete, incomplete): (Vec<Name>, Vec<Name>) = zones
+            .into_iter()
+            .partition(|zone| is_complete(&**view, zone));
 
         let mut is_new = false;
-        for zone in &loaded {
+        for zone in &complete {
             is_new |= self.update_version(zone, view, now);
         }
 
-        *self.loading.lock() = Some(loading);
+        *self.incomplete.lock() = Some(incomplete);
         if is_new {
-            self.publish_serials(loaded);
+            self.publish_serials();
         }
         is_new
     }
@@ -161,13 +164,10 @@ impl<V: View> ZoneTransfers<V> {
         true
     }
 
-    /// Publishes the serials of `zones` for the tasks that send NOTIFY.
-    fn publish_serials(&self, zones: Vec<Name>) {
-        let current = zones.into_iter().map(|zone| {
-            let serial = self.serials.zone_serial(&zone);
-            ZoneSerial { zone, serial }
-        });
-        self.current.send_replace(current.collect());
+    /// Publishes the serials of all zones with a version for the tasks that send NOTIFY.
+    fn publish_serials(&self) {
+        let current = self.history.lock().serials();
+        self.current.send_replace(current.into());
     }
 
     /// After each signal of `changes`, makes new versions of the zones from the view that `current`
@@ -231,12 +231,12 @@ impl<V: View> ZoneTransfers<V> {
         self.history.lock().current(zone).cloned()
     }
 
-    /// Whether a zone has no version yet because its records are not loaded.
-    fn is_loading(&self, zone: &Name) -> bool {
-        self.loading
+    /// Whether a zone has no version yet because its records are not complete.
+    fn is_incomplete(&self, zone: &Name) -> bool {
+        self.incomplete
             .lock()
             .as_ref()
-            .is_none_or(|loading| loading.contains(zone))
+            .is_none_or(|incomplete| incomplete.contains(zone))
     }
 
     /// Counts a transfer query that was refused before a transfer began.
@@ -294,11 +294,6 @@ fn transferable_zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
     cluster
         .chain(further)
         .filter(|domain| transferable_authority(view, domain).is_some())
-}
-
-/// Whether the records of a zone come from a complete list.
-fn is_loaded<V: View>(view: &V, zone: &Name) -> bool {
-    transferable_authority(view, zone).is_some_and(|authority| authority.records.has_listed())
 }
 
 /// The zone with exactly this name, if it can be transferred.

@@ -117,9 +117,6 @@ pub struct ConfigInputs<'a> {
 pub struct InForce {
     /// The version of the configuration.
     pub version: ConfigVersion,
-    /// Whether the configuration is known. If it is not, the defaults are in force, or external
-    /// names have no upstreams: see [`ConfigKnowledge`].
-    pub is_known: bool,
     /// The domain of each federation, by the name of the federation.
     pub federations: BTreeMap<String, String>,
     /// The settings of the zone.
@@ -142,6 +139,9 @@ pub struct InForce {
 /// are flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneSettings {
+    /// Whether the configuration is known. If it is not, the defaults are in force, or external
+    /// names have no upstreams: see [`ConfigKnowledge`].
+    pub is_known: bool,
     /// The TXT strings of the CHAOS name `routes.kubedns.`. If the hash `routes=` changes, the
     /// nanny empties the cache of dnsmasq.
     pub routes: Arc<[String]>,
@@ -181,7 +181,6 @@ impl InForce {
             .collect();
         Self {
             version: config.version(),
-            is_known: inputs.knowledge == ConfigKnowledge::Known,
             federations: config.federations.clone(),
             unresolved_names,
             looping_servers: loops::count_upstreams(inputs.loops),
@@ -208,16 +207,6 @@ impl InForce {
             loops: &Loops::new(),
         })
     }
-
-    /// Whether `self` and `other` differ at most in [`is_known`](Self::is_known).
-    pub fn has_settings_of(&self, other: &Self) -> bool {
-        let is_known = self.is_known;
-        *self
-            == Self {
-                is_known,
-                ..other.clone()
-            }
-    }
 }
 
 impl ZoneSettings {
@@ -241,6 +230,7 @@ impl ZoneSettings {
         }
 
         Self {
+            is_known: inputs.knowledge == ConfigKnowledge::Known,
             routes: route_texts(inputs, servers, search.as_ref()),
             upstreams: usable_servers(&servers.upstreams, None, own_servers, inputs.loops),
             stub_domains,
@@ -255,6 +245,7 @@ impl ZoneSettings {
     /// from the flags.
     pub fn apply_to(&self, flags: &Zone) -> Zone {
         Zone {
+            is_configured: self.is_known,
             routes: Arc::clone(&self.routes),
             upstreams: Arc::clone(&self.upstreams),
             fallthrough: Arc::clone(&self.fallthrough),

@@ -42,7 +42,7 @@ pub(crate) fn log_servers(in_force: &InForce, zone: &Zone, published: &Zone) {
         tracing::warn!(%upstream, "upstream server is this server itself, ignored");
     }
 
-    if zone.upstreams.is_empty() && !in_force.is_known {
+    if zone.upstreams.is_empty() && !in_force.zone.is_known {
         tracing::warn!(
             "no usable upstream servers before the ConfigMap is read: \
              kubedns cannot resolve external names yet"
@@ -86,7 +86,7 @@ pub(super) fn warn_of_stub_domain(config: &Config, flags: &ConfigFlags) {
 /// Warns of pinned names that no upstream over TLS has: the keys of the upstreams that were meant
 /// may be unchecked. Before the configuration is known, its upstreams are not known either.
 pub(super) fn warn_of_unmatched_pins(in_force: &InForce, flags: &ConfigFlags) {
-    if !in_force.is_known {
+    if !in_force.zone.is_known {
         return;
     }
     for name in unmatched_pins(&flags.pins, &in_force.servers.all()) {

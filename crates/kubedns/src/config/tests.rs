@@ -110,7 +110,7 @@ async fn federations_flag_needs_no_source() {
     let federations = in_force.borrow().federations.clone();
     let domain = federations.get("fed").map(String::as_str);
     assert_eq!(domain, Some("fed.example"));
-    assert!(in_force.borrow().is_known);
+    assert!(in_force.borrow().zone.is_known);
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn first_config_map_is_published_once() {
         let upstreams = br#"["192.0.2.1"]"#.to_vec();
         feed.set([("upstreamNameservers".to_owned(), upstreams)].into());
         in_force.changed().await.unwrap();
-        assert!(in_force.borrow().is_known);
+        assert!(in_force.borrow().zone.is_known);
         assert_eq!(self::upstreams(&in_force.borrow()), ["192.0.2.1:53"]);
         stop.cancel();
     };
@@ -240,7 +240,7 @@ async fn unread_config_map_withholds_upstreams() {
                 Duration::ZERO
             };
             assert_eq!(begun.elapsed().as_secs(), waited.as_secs(), "{topology}");
-            assert!(!in_force.borrow().is_known, "{topology}");
+            assert!(!in_force.borrow().zone.is_known, "{topology}");
             stop.cancel();
         };
         tokio::join!(opened.run(stop.clone()), later);

@@ -55,7 +55,6 @@ impl RunningTask {
             events,
             further,
             in_force: in_force.subscribe(),
-            applied: None,
             zone: Zone::new(&domain),
             status: status.clone(),
             metrics: Arc::clone(&metrics),
@@ -143,10 +142,9 @@ fn empty_index() -> Index {
 
 /// The defaults, which are in force before the configuration is known.
 fn assumed() -> InForce {
-    InForce {
-        is_known: false,
-        ..InForce::of_config(&dnsconfig::Config::default())
-    }
+    let mut in_force = InForce::of_config(&dnsconfig::Config::default());
+    in_force.zone.is_known = false;
+    in_force
 }
 
 /// The settings in force for a configuration with these upstreams and some stub domains.
@@ -511,6 +509,21 @@ async fn known_configuration_is_published_before_ready() {
         .await;
     let upstreams = running.published.get().zone().upstreams.to_vec();
     assert_eq!(upstreams, ["192.0.2.1:53".parse().unwrap()]);
+    running.end().await.unwrap();
+}
+
+/// Zones are not transferred while the configuration is unknown, so the view must say when it is
+/// known, even if its settings are the defaults.
+#[tokio::test]
+async fn known_defaults_are_published() {
+    let running = RunningTask::start(PATIENCE, |_| None);
+    let known = InForce::of_config(&dnsconfig::Config::default());
+    for (in_force, expected) in [(assumed(), false), (known, true)] {
+        running.in_force.send_replace(Arc::new(in_force));
+        running
+            .until(|running| running.published.get().zone().is_configured == expected)
+            .await;
+    }
     running.end().await.unwrap();
 }
 

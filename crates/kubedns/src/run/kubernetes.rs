@@ -100,7 +100,6 @@ impl BoundKubedns {
             events: received,
             further,
             in_force: server.configuration.subscribe(),
-            applied: None,
             zone: server.dns.zone.clone(),
             source: None,
             snapshot_writer: snapshot_writer(options, &metrics),

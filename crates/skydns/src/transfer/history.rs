@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::ZoneSerial;
 use super::difference::{MAX_OCTETS, ZoneDifference};
 use super::names::OwnerNames;
 use crate::backend::View;
@@ -82,6 +83,15 @@ impl<V> Default for TransferHistory<V> {
 impl<V> TransferHistory<V> {
     pub(super) fn current(&self, zone: &Name) -> Option<&Arc<ZoneVersion<V>>> {
         self.zones.get(zone).map(|zone| &zone.current)
+    }
+
+    /// The current serial of each zone.
+    pub(super) fn serials(&self) -> Vec<ZoneSerial> {
+        let zones = self.zones.iter().map(|(zone, history)| ZoneSerial {
+            zone: zone.clone(),
+            serial: history.current.serial,
+        });
+        zones.collect()
     }
 
     /// The steps from one version of a zone to another; `None` if the steps are no longer kept.

@@ -78,9 +78,9 @@ impl<V: View> ZoneTransfers<V> {
             return Some(Err(TransferRejection::new(&query, rcode::FORMERR, session)));
         }
 
-        // A zone that is still loading will be served soon, so the secondary may retry.
+        // A zone that is not complete yet will be transferred soon, so the secondary may retry.
         let Some(version) = self.current_version(&zone) else {
-            let rcode = if self.is_loading(&zone) {
+            let rcode = if self.is_incomplete(&zone) {
                 rcode::SERVFAIL
             } else {
                 rcode::NOTAUTH

@@ -7,13 +7,13 @@ use std::sync::{Arc, LazyLock};
 use std::time::SystemTime;
 
 use futures::future::join_all;
-use skydns::ZoneSerials;
 use skydns::transfer::{TransferMetrics, ZoneTransfers};
+use skydns::{OwnNames, ZoneSerials};
 use testkit::eventually;
 use testkit::query::Query;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
-use wire::{Message, Section, frame_message, rcode, rtype};
+use wire::{Message, Name, Section, frame_message, rcode, rtype};
 
 use super::fixed::{Fixed, RunningServer, start_with_transfers};
 use super::{TIMEOUT, exchange_tcp, exchange_udp, metric};
@@ -204,6 +204,101 @@ async fn axfr_is_for_peers_and_zones() {
 
     changed.primary.server.stop().await;
     others.server.stop().await;
+}
+
+/// The cluster's zone, the zone `a.test` with an address of its own for its name server, and the
+/// zone `b.test` without one.
+fn three_zones(a: Fixed, b: Fixed) -> Fixed {
+    let a = a.address_at(&["dns", "ns"], "192.0.2.53");
+    Fixed::new(&[])
+        .small()
+        .skydns_zone("a.test", a)
+        .skydns_zone("b.test", b)
+}
+
+/// The same zones, with an alias of the configuration.
+fn zones_with_alias(alias: &str, target: &str, b: Fixed) -> Fixed {
+    let name = |text| Name::parse(text).expect("the name must be valid");
+    let mut own = OwnNames::new();
+    own.add_alias(&name(alias), &name(target));
+    three_zones(Fixed::empty(), b).own_names(own)
+}
+
+/// A version of an incomplete zone would delete names from the copies of the secondaries.
+#[tokio::test(flavor = "multi_thread")]
+async fn incomplete_zone_gets_no_version() {
+    let loaded = || three_zones(Fixed::empty(), Fixed::empty());
+    let unloaded = || Fixed::empty().unsynced();
+    let alias_to_b = |alias| zones_with_alias(alias, "web.b.test", unloaded());
+    let alias_to = |target| zones_with_alias("x.a.test", target, Fixed::empty());
+
+    for (what, view, expected) in [
+        (
+            "everything is loaded",
+            loaded(),
+            "cluster.local a.test b.test",
+        ),
+        ("the configuration is unknown", loaded().unconfigured(), ""),
+        ("the cluster is not loaded", loaded().unsynced(), "a.test"),
+        (
+            "a zone is not loaded",
+            three_zones(Fixed::empty(), unloaded()),
+            "cluster.local a.test",
+        ),
+        (
+            "the target of an alias in a.test is not loaded",
+            alias_to_b("x.a.test"),
+            "cluster.local",
+        ),
+        (
+            "the target of an alias in cluster.local is not loaded",
+            alias_to_b("x.cluster.local"),
+            "a.test",
+        ),
+        (
+            "the target of an alias outside our zones is not loaded",
+            alias_to_b("x.outside.test"),
+            "cluster.local a.test",
+        ),
+        (
+            "an alias points to itself",
+            alias_to("x.a.test"),
+            "cluster.local a.test b.test",
+        ),
+        (
+            "an alias points to an external name",
+            alias_to("www.outside.test"),
+            "cluster.local a.test b.test",
+        ),
+        (
+            "the cluster is not loaded, and the name server is an alias",
+            zones_with_alias("ns.dns.a.test", "web.a.test", Fixed::empty()).unsynced(),
+            "",
+        ),
+    ] {
+        let peers = PEERS.parse().expect("the peers must be valid");
+        let metrics = TransferMetrics::new().expect("the metrics must be valid");
+        let transfers = ZoneTransfers::new(peers, None, ZoneSerials::new(), metrics);
+        let view = Arc::new(view.transferred(&transfers));
+        let server = start_with_transfers(&view, &transfers);
+        transfers.update_versions(&view, *FIRST_TIME);
+
+        let mut transferred = Vec::new();
+        for zone in ["cluster.local", "a.test", "b.test"] {
+            let (code, types) = transfer_outcome(server.address, zone, rtype::AXFR, None).await;
+            if code == rcode::NOERROR {
+                transferred.push(zone);
+            } else {
+                assert_eq!(
+                    (code, types),
+                    (rcode::SERVFAIL, Vec::new()),
+                    "{what}: {zone}"
+                );
+            }
+        }
+        assert_eq!(transferred.join(" "), expected, "{what}");
+        server.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

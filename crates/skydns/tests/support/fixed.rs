@@ -223,6 +223,12 @@ impl Fixed {
         self
     }
 
+    /// Marks the configuration as unknown, as before the ConfigMap is read.
+    pub(crate) fn unconfigured(mut self) -> Self {
+        self.zone.is_configured = false;
+        self
+    }
+
     /// Adds a stub domain and its servers.
     pub(crate) fn stub(mut self, domain: &str, servers: &[SocketAddr]) -> Self {
         let servers = servers.iter().map(|server| (*server).into()).collect();

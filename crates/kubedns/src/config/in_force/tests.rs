@@ -355,7 +355,7 @@ fn compute_with(flags: &[&str], data: &RawData, case: &Case) -> InForce {
 /// A line for each route and for each other setting with a value, except the external rules.
 fn show(in_force: &InForce) -> Vec<String> {
     let mut lines = Vec::new();
-    if !in_force.is_known {
+    if !in_force.zone.is_known {
         lines.push("not known".to_owned());
     }
     for (name, domain) in &in_force.federations {

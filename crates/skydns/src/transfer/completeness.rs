@@ -1,0 +1,69 @@
+//! Whether everything is loaded that the records of a zone are made from. Otherwise the zone gets no
+//! new version: a secondary would delete records that it has from another version.
+
+use super::transferable_authority;
+use crate::answer::NAME_SERVER;
+use crate::backend::zones::Authority;
+use crate::backend::{EntryVisit, View};
+use crate::engine::MAX_STEPS;
+use crate::own_names::OwnTarget;
+use wire::Name;
+
+/// Whether the records of zone `domain` are complete. They are made from the zone itself and from
+/// the configuration. The addresses of the name server may come from the cluster, and the records
+/// of aliases of the configuration from other zones.
+pub(super) fn is_complete<V: View>(view: &V, domain: &Name) -> bool {
+    let Some(authority) = transferable_authority(view, domain) else {
+        return false;
+    };
+
+    view.zone().is_configured
+        && authority.records.has_listed()
+        && (view.has_listed() || has_name_server_address(view, authority))
+        && are_alias_targets_listed(view, domain)
+}
+
+/// Whether the zone has an address of its own for its name server. Without one, the name server has
+/// the addresses of the DNS Service.
+fn has_own_name_server_address<V: View>(view: &V, authority: Authority<'_>) -> bool {
+    let name = [NAME_SERVER, authority.domain.wire()].concat();
+    if let Some(target) = view.zone().own(&name) {
+        return matches!(target, OwnTarget::Addresses(_));
+    }
+    if !is_in_zone(view, &name, authority.domain) {
+        return false;
+    }
+
+    let mut has_address = false;
+    authority.records.visit_entries(EntryVisit {
+        path: &["dns", "ns"],
+        exact: false,
+        steps: &mut { MAX_STEPS },
+        on_entry: &mut |entry| has_address |= entry.record.addresses().next().is_some(),
+    });
+    has_address
+}
+
+/// Whether the target of each alias of the configuration in zone `domain` is listed or outside our
+/// zones. An alias in a loop has no target, so the zone does not wait for one.
+fn are_alias_targets_listed<V: View>(view: &V, domain: &Name) -> bool {
+    let Some(own_names) = view.zone().own_names.as_deref() else {
+        return true;
+    };
+
+    for (name, _) in own_names.iter() {
+        if let Some(OwnTarget::Name(target)) = own_names.find(name)
+            && let Some(holder) = Authority::of(view, target.wire())
+            && !holder.records.has_listed()
+            && is_in_zone(view, name, domain)
+        {
+            return false;
+        }
+    }
+    true
+}
+
+/// Whether a name (wire format, lower case) is in zone `domain`, and not in a zone below it.
+fn is_in_zone<V: View>(view: &V, name: &[u8], domain: &Name) -> bool {
+    Authority::of(view, name).is_some_and(|holder| holder.domain == domain)
+}
