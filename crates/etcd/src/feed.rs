@@ -2,8 +2,8 @@
 //!
 //! A session uses one etcd member and has one watch. The first session lists the keys, and watches
 //! for changes after the revision of the list. If a session fails, the next session continues the
-//! watch at the last revision. The keys are listed again if etcd has compacted the last revision,
-//! or if etcd was set up anew or restored from a backup. If the zone takes too much memory, its
+//! watch at the last revision. The keys are listed again if etcd has compacted the last revision, if
+//! an event cannot be used, or if etcd was set up anew or restored from a backup. If the zone takes too much memory, its
 //! keys are listed again after growing pauses. Until the new list is complete, the last state stays
 //! published.
 //!
@@ -103,8 +103,23 @@ enum SessionFailure {
     Unconfirmed,
     #[error("the watch is silent although the zone has changed")]
     MissedChange,
+    #[error("cannot use an event of the watch: {0}")]
+    UnusableEvent(GatewayError),
     #[error("the zone takes more than {0} octets of memory")]
     Large(usize),
+}
+
+impl SessionFailure {
+    /// The failure of a watch that etcd has confirmed.
+    fn of_confirmed_watch(error: ClientError) -> Self {
+        match error {
+            // Another watch from the same revision would receive the same events.
+            ClientError::Gateway(error @ (GatewayError::Large(_) | GatewayError::Foreign(_))) => {
+                Self::UnusableEvent(error)
+            }
+            error => Self::Client(error),
+        }
+    }
 }
 
 /// The pauses between sessions.
@@ -194,6 +209,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
         let must_list = match failure {
             SessionFailure::Compacted(_)
             | SessionFailure::OtherHistory
+            | SessionFailure::UnusableEvent(_)
             | SessionFailure::Large(_) => true,
             // If a second watch misses changes as well, only a list shows them.
             SessionFailure::MissedChange => std::mem::replace(&mut self.missed_change, true),
@@ -245,18 +261,25 @@ impl<S: EtcdSink> EtcdFeed<S> {
         let mut is_confirmed = false;
         let mut last_frame = Instant::now();
         while last_frame.elapsed() < LONGEST_SILENCE {
-            let frame = match timeout(SILENCE, watch.next_frame()).await {
-                Ok(frame) => frame?,
+            let received = match timeout(SILENCE, watch.next_frame()).await {
+                Ok(received) => received,
                 Err(_) if !is_confirmed => return Err(SessionFailure::Unconfirmed),
                 // The zone has changed. The event may still be on its way.
                 Err(_) if self.has_changed(&mut client).await? => {
                     timeout(LATE_EVENT, watch.next_frame())
                         .await
-                        .map_err(|_| SessionFailure::MissedChange)??
+                        .map_err(|_| SessionFailure::MissedChange)?
                 }
                 Err(_) => continue,
             };
 
+            let frame = match received {
+                Ok(frame) => frame,
+                Err(error) if is_confirmed => {
+                    return Err(SessionFailure::of_confirmed_watch(error));
+                }
+                Err(error) => return Err(error.into()),
+            };
             last_frame = Instant::now();
             is_confirmed |= frame.created;
             self.apply_frame(frame)?;
@@ -464,6 +487,21 @@ mod tests {
             limits.push(smaller_page(limit));
         }
         assert_eq!(limits, [1000, 250, 62, 15, 3, 1]);
+    }
+
+    #[test]
+    fn unusable_event_of_confirmed_watch_is_distinguished() {
+        let foreign = serde_json::from_str::<u8>("x").unwrap_err();
+        for (error, is_unusable) in [
+            (GatewayError::Large(1), true),
+            (GatewayError::Foreign(foreign), true),
+            (GatewayError::Reported("no leader".to_owned()), false),
+        ] {
+            let text = error.to_string();
+            let failure = SessionFailure::of_confirmed_watch(error.into());
+            let found = matches!(failure, SessionFailure::UnusableEvent(_));
+            assert_eq!(found, is_unusable, "{text}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! strings, octets are Base64, and zero values are omitted.
 
 use std::ops::Range;
+use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -49,9 +50,10 @@ pub struct KeyValue {
     /// The revision of the last change of the key.
     #[serde(deserialize_with = "deserialize_number")]
     pub mod_revision: u64,
-    /// The lease of the key; 0 for none. etcd deletes the key when the lease expires.
+    /// The lease of the key; 0 for none. etcd deletes the key when the lease expires. The ID of a
+    /// lease may be negative.
     #[serde(deserialize_with = "deserialize_number")]
-    pub lease: u64,
+    pub lease: i64,
 }
 
 /// One page of the keys in a range.
@@ -247,12 +249,16 @@ impl WatchFrames {
     }
 }
 
-fn deserialize_number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+fn deserialize_number<'de, D, N>(from: D) -> Result<N, D::Error>
+where
+    D: Deserializer<'de>,
+    N: Deserialize<'de> + FromStr,
+{
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum NumberText {
+    enum NumberText<N> {
         Text(String),
-        Plain(u64),
+        Plain(N),
     }
 
     match NumberText::deserialize(from)? {

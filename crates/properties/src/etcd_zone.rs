@@ -78,7 +78,7 @@ fn events(line: &[u8]) -> Vec<KeyEvent> {
         key,
         value: value.to_vec(),
         mod_revision: 1,
-        lease: u64::from(*kind == b'L'),
+        lease: i64::from(*kind == b'L'),
         ..KeyValue::default()
     };
     vec![KeyEvent {

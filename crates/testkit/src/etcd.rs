@@ -113,6 +113,12 @@ impl Etcd {
         self.put_and_read_response(key, value).await;
     }
 
+    /// Sets a key with a lease, which must exist.
+    pub async fn put_with_lease(&self, key: &str, value: &str, lease: &str) {
+        let request = json!({ "key": encoded(key), "value": encoded(value), "lease": lease });
+        self.call("/v3/kv/put", request).await;
+    }
+
     async fn put_and_read_response(&self, key: &str, value: &str) -> Value {
         let request = json!({ "key": encoded(key), "value": encoded(value) });
         self.call("/v3/kv/put", request).await

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use daemon::blocking_read::READ_TIMEOUT;
 use etcd::{EtcdAccess, EtcdLogin, EtcdTlsFiles};
+use serde_json::json;
 use testkit::etcd::Etcd;
 use testkit::eventually;
 use testkit::tls::{DefaultTimeProvider, Gate, file};
@@ -125,6 +126,48 @@ async fn new_etcd_is_listed_again() {
     // receive no events.
     etcd.put(&format!("{ZONE}/new"), "{}").await;
     seen.until(|tree| tree.len() == 1).await;
+}
+
+/// Another watch from the same revision would receive the same event.
+#[tokio::test]
+async fn unusable_event_is_replaced_by_list() {
+    let Some(etcd) = Etcd::start("an unusable event of a watch").await else {
+        return;
+    };
+    etcd.put(&format!("{ZONE}/web"), "{}").await;
+    let relay = Relay::open(etcd.address).await;
+    let seen = SeenFeed::feed(access(&format!("http://{}", relay.address)));
+    seen.until_connected().await;
+
+    relay.spoil_events();
+    etcd.put(&format!("{ZONE}/db"), "{}").await;
+    let failure = seen.until_lost().await;
+    assert!(
+        failure.starts_with("cannot use an event of the watch"),
+        "{failure}"
+    );
+    seen.until(|tree| tree.len() == 2).await;
+    seen.until_connected().await;
+    assert_eq!(seen.metric("kubedns_etcd_lists_total"), 2);
+}
+
+/// The ID of a lease is a signed number.
+#[tokio::test]
+async fn negative_lease_is_accepted() {
+    let Some(etcd) = Etcd::start("a negative lease").await else {
+        return;
+    };
+    let lease = "-7";
+    let granted = json!({ "ID": lease, "TTL": "3600" });
+    etcd.call("/v3/lease/grant", granted).await;
+    etcd.put_with_lease(&format!("{ZONE}/listed"), "{}", lease)
+        .await;
+    let seen = SeenFeed::feed(access(&etcd.url()));
+    seen.until_connected().await;
+    etcd.put_with_lease(&format!("{ZONE}/watched"), "{}", lease)
+        .await;
+    seen.until(|tree| tree.len() == 2).await;
+    assert_eq!(seen.metric("kubedns_etcd_failures_total"), 0);
 }
 
 #[tokio::test]

@@ -18,6 +18,8 @@ pub(crate) struct Relay {
     accepted: Arc<AtomicU64>,
     /// Watches on connections with a lower number are muted.
     muted_below: Arc<AtomicU64>,
+    /// Whether the events of watches are replaced by invalid JSON.
+    spoils_events: Arc<AtomicBool>,
     /// Number of requests for keys.
     ranges: Arc<AtomicU64>,
     tasks: JoinSet<()>,
@@ -31,6 +33,7 @@ impl Relay {
             to,
             accepted: Arc::default(),
             muted_below: Arc::default(),
+            spoils_events: Arc::default(),
             ranges: Arc::default(),
             tasks: JoinSet::new(),
         };
@@ -53,6 +56,11 @@ impl Relay {
         self.muted_below.store(u64::MAX, Ordering::SeqCst);
     }
 
+    /// Replaces the events of all watches by invalid JSON.
+    pub(crate) fn spoil_events(&self) {
+        self.spoils_events.store(true, Ordering::SeqCst);
+    }
+
     /// Number of requests for keys so far.
     pub(crate) fn ranges(&self) -> u64 {
         self.ranges.load(Ordering::SeqCst)
@@ -64,6 +72,7 @@ impl Relay {
         let to = self.to;
         let accepted = Arc::clone(&self.accepted);
         let muted_below = Arc::clone(&self.muted_below);
+        let spoils_events = Arc::clone(&self.spoils_events);
         let ranges = Arc::clone(&self.ranges);
         self.tasks.spawn(async move {
             let mut connections = JoinSet::new();
@@ -72,6 +81,7 @@ impl Relay {
                 let connection = Connection {
                     number,
                     muted_below: Arc::clone(&muted_below),
+                    spoils_events: Arc::clone(&spoils_events),
                     ranges: Arc::clone(&ranges),
                     is_watch: AtomicBool::new(false),
                 };
@@ -87,6 +97,7 @@ impl Relay {
 struct Connection {
     number: u64,
     muted_below: Arc<AtomicU64>,
+    spoils_events: Arc<AtomicBool>,
     ranges: Arc<AtomicU64>,
     is_watch: AtomicBool,
 }
@@ -134,9 +145,12 @@ impl Connection {
         let mut is_confirmed = false;
         loop {
             let length = from.read(&mut buffer).await?;
-            let piece = &buffer[..length];
+            let piece = &mut buffer[..length];
             if piece.is_empty() {
                 return Ok(());
+            }
+            if self.spoils_events.load(Ordering::SeqCst) {
+                spoil_events(piece);
             }
             if is_confirmed && self.number < self.muted_below.load(Ordering::SeqCst) {
                 continue;
@@ -145,6 +159,14 @@ impl Connection {
                 self.is_watch.load(Ordering::SeqCst) && contains(piece, b"\"created\":true");
             to.write_all(piece).await?;
         }
+    }
+}
+
+/// Replaces the list of events in a frame by invalid JSON of the same length.
+fn spoil_events(piece: &mut [u8]) {
+    let events = b"\"events\":[";
+    if let Some(start) = piece.windows(events.len()).position(|at| at == events) {
+        piece[start + events.len() - 1] = b'!';
     }
 }
 
