@@ -72,18 +72,25 @@ pub struct EtcdFeed<S> {
     max_octets: usize,
     member: usize,
     tree: MessageTree,
-    /// The etcd cluster and the revision of `tree`; `None` if the keys must be listed.
-    reached: Option<RevisionHeader>,
-    /// Number of keys in the zone's range at `reached`, including keys that are skipped or belong
-    /// to other zones.
-    key_count: u64,
-    /// The last revision at which a check has found the same keys as at `reached`.
-    checked_revision: u64,
+    /// The state of etcd that `tree` has; `None` if the keys must be listed.
+    reached: Option<ReachedState>,
     /// Whether a watch has missed a change, and no event has arrived since.
     missed_change: bool,
     /// Whether a session is established; `None` until the first session is established or fails.
     connected: Option<bool>,
     reading: BlockingRead<Result<EtcdClient, ClientError>>,
+}
+
+/// The state of etcd that the feed has reached. A list replaces the whole state.
+#[derive(Debug, Clone, Copy, Default)]
+struct ReachedState {
+    /// The etcd cluster, and its revision at the list or the last event.
+    header: RevisionHeader,
+    /// Number of keys in the zone's range at this revision, including keys that are skipped or
+    /// belong to other zones.
+    key_count: u64,
+    /// The last revision at which a check has found the same keys as at the revision of `header`.
+    checked_revision: u64,
 }
 
 /// Failure of a session.
@@ -162,8 +169,6 @@ impl<S: EtcdSink> EtcdFeed<S> {
             member: 0,
             tree: MessageTree::default(),
             reached: None,
-            key_count: 0,
-            checked_revision: 0,
             missed_change: false,
             connected: None,
             reading: BlockingRead::default(),
@@ -255,7 +260,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
             Some(reached) => reached,
             None => self.list_keys(&mut client).await?,
         };
-        let request = gateway::watch_request(&self.keys.range(), reached.revision + 1);
+        let request = gateway::watch_request(&self.keys.range(), reached.header.revision + 1);
         let mut watch = client.open_watch(&request).await?;
 
         let mut is_confirmed = false;
@@ -308,10 +313,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
     }
 
     /// Reads all keys in pages, each at the revision of the first page, and publishes them.
-    async fn list_keys(
-        &mut self,
-        client: &mut EtcdClient,
-    ) -> Result<RevisionHeader, SessionFailure> {
+    async fn list_keys(&mut self, client: &mut EtcdClient) -> Result<ReachedState, SessionFailure> {
         let mut range = self.keys.range();
         let mut limit = PAGE_SIZE;
         let mut tree = MessageTree::default();
@@ -346,12 +348,16 @@ impl<S: EtcdSink> EtcdFeed<S> {
             self.apply_changes(&mut tree, changes)?;
 
             if is_last {
+                let reached = ReachedState {
+                    header,
+                    key_count,
+                    checked_revision: header.revision,
+                };
                 self.tree = tree;
-                self.reached = Some(header);
-                self.key_count = key_count;
+                self.reached = Some(reached);
                 self.metrics.lists.inc();
                 self.publish_tree();
-                return Ok(header);
+                return Ok(reached);
             }
         }
     }
@@ -360,14 +366,14 @@ impl<S: EtcdSink> EtcdFeed<S> {
     fn apply_frame(&mut self, response: WatchResponse) -> Result<(), SessionFailure> {
         let reached = self.reached.unwrap_or_default();
         if response.compact_revision != 0 {
-            return Err(SessionFailure::Compacted(reached.revision));
+            return Err(SessionFailure::Compacted(reached.header.revision));
         }
         if response.canceled {
             return Err(SessionFailure::Canceled(response.cancel_reason));
         }
         // A restored etcd may have an older revision. etcd does not reject a watch from a future
         // revision, but sends no events.
-        if !response.header.continues(reached) {
+        if !response.header.continues(reached.header) {
             return Err(SessionFailure::OtherHistory);
         }
         if response.created {
@@ -381,7 +387,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
             revision: last.unwrap_or(response.header.revision),
             ..response.header
         };
-        let mut key_count = self.key_count;
+        let mut key_count = reached.key_count;
         for event in &response.events {
             if event.is_creation() {
                 key_count += 1;
@@ -395,8 +401,11 @@ impl<S: EtcdSink> EtcdFeed<S> {
         let mut tree = self.tree.clone();
         self.apply_changes(&mut tree, response.events.into_iter())?;
         self.tree = tree;
-        self.reached = Some(header);
-        self.key_count = key_count;
+        self.reached = Some(ReachedState {
+            header,
+            key_count,
+            ..reached
+        });
         if last.is_some() {
             self.missed_change = false;
             self.publish_tree();
@@ -408,29 +417,30 @@ impl<S: EtcdSink> EtcdFeed<S> {
     /// since. Fails if etcd does not answer, or if etcd was set up anew or restored.
     async fn has_changed(&mut self, client: &mut EtcdClient) -> Result<bool, SessionFailure> {
         let range = self.keys.range();
-        let reached = self.reached.unwrap_or_default();
+        let mut reached = self.reached.unwrap_or_default();
 
         let request = gateway::range_request(&range, 1, 0);
         let page: KeyPage = client.post_json("/v3/kv/range", &request).await?;
         let current = page.header;
-        if !current.continues(reached) {
+        if !current.continues(reached.header) {
             return Err(SessionFailure::OtherHistory);
         }
         // A request for changed keys does not find deleted keys. A deletion shows only in the
         // number of keys.
-        if page.count != self.key_count {
+        if page.count != reached.key_count {
             return Ok(true);
         }
 
         // etcd reads the whole zone for the next request. So the request is sent only if a key has
         // changed, in this zone or elsewhere.
-        if current.revision > self.checked_revision.max(reached.revision) {
-            let request = gateway::changed_keys_request(&range, reached.revision);
+        if current.revision > reached.checked_revision.max(reached.header.revision) {
+            let request = gateway::changed_keys_request(&range, reached.header.revision);
             let changed: KeyPage = client.post_json("/v3/kv/range", &request).await?;
             if !changed.kvs.is_empty() {
                 return Ok(true);
             }
-            self.checked_revision = current.revision;
+            reached.checked_revision = current.revision;
+            self.reached = Some(reached);
         }
         Ok(false)
     }

@@ -251,6 +251,42 @@ async fn muted_watch_is_replaced() {
     }
 }
 
+/// A new etcd has lower revisions than the last check of the previous etcd.
+#[tokio::test]
+async fn muted_watch_of_new_etcd_is_replaced() {
+    let Some(mut etcd) = Etcd::start("a muted watch of a new etcd").await else {
+        return;
+    };
+    let relay = Relay::open(etcd.address).await;
+    let seen = SeenFeed::feed(access(&format!("http://{}", relay.address)));
+    seen.until_connected().await;
+    for _ in 0..9 {
+        etcd.put("/elsewhere", "{}").await;
+    }
+    // A check requests the number of keys, and then the changed keys.
+    let ranges = relay.ranges();
+    pass_silence().await;
+    eventually(TIMEOUT, async || relay.ranges() == ranges + 2).await;
+
+    etcd.stop();
+    seen.until_lost().await;
+    etcd.forget();
+    etcd.begin().await;
+    etcd.put(&format!("{ZONE}/web"), "{}").await;
+    seen.until(|tree| tree.len() == 1).await;
+    seen.until_connected().await;
+    let before = seen.tree();
+
+    relay.mute_open_watches();
+    make_changes(&etcd, &["change web"]).await;
+    pass_silence().await;
+    assert_eq!(
+        seen.until_lost().await,
+        "the watch is silent although the zone has changed"
+    );
+    seen.until(|tree| *tree != before).await;
+}
+
 /// Each watch is confirmed, but no event ever arrives.
 #[tokio::test]
 async fn zone_without_working_watch_is_listed() {
