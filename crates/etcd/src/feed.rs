@@ -241,7 +241,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
                 tracing::warn!(%keys, %member, error, "the keys cannot be read from etcd, so their records are not served");
             }
         }
-        self.metrics.connected.set(0);
+        self.metrics.set_connected(false);
         self.sink.report_connection(Some(error));
     }
 
@@ -249,7 +249,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
         if self.connected.replace(true) != Some(true) {
             tracing::info!(keys = %self.keys, records = self.tree.len(), "etcd connected");
         }
-        self.metrics.connected.set(1);
+        self.metrics.set_connected(true);
         self.sink.report_connection(None);
     }
 
@@ -474,8 +474,7 @@ impl<S: EtcdSink> EtcdFeed<S> {
     }
 
     fn publish_tree(&self) {
-        let count = daemon::metrics::gauge_value(self.tree.len());
-        self.metrics.records.set(count);
+        self.metrics.set_records(self.tree.len());
         self.sink.publish_tree(&self.tree);
     }
 }

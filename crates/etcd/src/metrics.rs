@@ -1,5 +1,9 @@
 //! Metrics of the zones in etcd.
 
+use std::sync::Arc;
+
+use daemon::metrics::gauge_value;
+use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
@@ -14,14 +18,55 @@ pub struct EtcdMetrics {
     skipped: IntCounterVec,
 }
 
-/// The metrics of one zone.
-#[derive(Debug, Clone)]
+/// The metrics of one feed. All feeds of a zone share the counters of the zone.
+#[derive(Debug)]
 pub struct EtcdFeedMetrics {
-    pub(crate) connected: IntGauge,
-    pub(crate) records: IntGauge,
+    gauges: Arc<ZoneGauges>,
+    /// The index of the feed among the feeds of its zone.
+    feed: usize,
     pub(crate) lists: IntCounter,
     pub(crate) failures: IntCounter,
     pub(crate) skipped: IntCounter,
+}
+
+/// The gauges of one zone, which all feeds of the zone set together.
+#[derive(Debug)]
+struct ZoneGauges {
+    connected: IntGauge,
+    records: IntGauge,
+    feeds: Mutex<Vec<FeedState>>,
+}
+
+/// The part of one feed in the gauges of its zone.
+#[derive(Debug, Clone, Default)]
+struct FeedState {
+    is_connected: bool,
+    records: usize,
+}
+
+impl EtcdFeedMetrics {
+    /// Sets whether the keys of this feed are watched.
+    pub(crate) fn set_connected(&self, is_connected: bool) {
+        self.update(|state| state.is_connected = is_connected);
+    }
+
+    /// Sets the number of keys of this feed in memory.
+    pub(crate) fn set_records(&self, records: usize) {
+        self.update(|state| state.records = records);
+    }
+
+    fn update(&self, change: impl FnOnce(&mut FeedState)) {
+        let mut feeds = self.gauges.feeds.lock();
+        if let Some(state) = feeds.get_mut(self.feed) {
+            change(state);
+        }
+
+        // The lock is kept, so that the gauges have the newest state.
+        let records = feeds.iter().map(|state| state.records).sum();
+        let all_connected = feeds.iter().all(|state| state.is_connected);
+        self.gauges.records.set(gauge_value(records));
+        self.gauges.connected.set(all_connected.into());
+    }
 }
 
 impl EtcdMetrics {
@@ -34,7 +79,7 @@ impl EtcdMetrics {
         Ok(Self {
             connected: gauge_per_zone(
                 "kubedns_etcd_connected",
-                "1 while the keys of the zone are watched.",
+                "1 while the keys of the zone are watched in every etcd that the zone comes from.",
             )?,
             records: gauge_per_zone(
                 "kubedns_etcd_records",
@@ -55,15 +100,25 @@ impl EtcdMetrics {
         })
     }
 
-    /// The metrics of one zone, each with the value 0 at first.
-    pub fn for_zone(&self, zone: &str) -> EtcdFeedMetrics {
-        EtcdFeedMetrics {
+    /// The metrics of each of the `count` feeds of one zone. All values are 0 at first.
+    pub fn for_feeds(&self, zone: &str, count: usize) -> Vec<EtcdFeedMetrics> {
+        let gauges = Arc::new(ZoneGauges {
             connected: self.connected.with_label_values(&[zone]),
             records: self.records.with_label_values(&[zone]),
-            lists: self.lists.with_label_values(&[zone]),
-            failures: self.failures.with_label_values(&[zone]),
-            skipped: self.skipped.with_label_values(&[zone]),
-        }
+            feeds: Mutex::new(vec![FeedState::default(); count]),
+        });
+        let lists = self.lists.with_label_values(&[zone]);
+        let failures = self.failures.with_label_values(&[zone]);
+        let skipped = self.skipped.with_label_values(&[zone]);
+
+        let feeds = (0..count).map(|feed| EtcdFeedMetrics {
+            gauges: Arc::clone(&gauges),
+            feed,
+            lists: lists.clone(),
+            failures: failures.clone(),
+            skipped: skipped.clone(),
+        });
+        feeds.collect()
     }
 }
 
@@ -100,5 +155,34 @@ impl Collector for EtcdMetrics {
             .into_iter()
             .flat_map(Collector::collect)
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The values of the gauges `connected` and `records`.
+    fn gauges(metrics: &EtcdMetrics) -> [i64; 2] {
+        [&metrics.connected, &metrics.records]
+            .map(|gauge| gauge.with_label_values(&["arpa."]).get())
+    }
+
+    #[test]
+    fn feeds_of_zone_share_gauges() {
+        let metrics = EtcdMetrics::new().unwrap();
+        let feeds = metrics.for_feeds("arpa.", 2);
+        assert_eq!(gauges(&metrics), [0, 0]);
+
+        feeds[0].set_connected(true);
+        feeds[0].set_records(3);
+        assert_eq!(gauges(&metrics), [0, 3], "one feed is connected");
+        feeds[1].set_connected(true);
+        feeds[1].set_records(4);
+        assert_eq!(gauges(&metrics), [1, 7], "both feeds are connected");
+        feeds[0].set_connected(false);
+        feeds[1].set_connected(true);
+        feeds[1].set_records(1);
+        assert_eq!(gauges(&metrics), [0, 4], "one connection is lost");
     }
 }

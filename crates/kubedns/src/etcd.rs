@@ -121,9 +121,10 @@ impl FollowedZone {
 
     /// The feeds of all sources.
     fn into_feeds(self, metrics: &EtcdMetrics, lost: &LostZones) -> Vec<EtcdFeed<ContentSink>> {
-        let label = self.domain.to_string();
+        let metrics = metrics.for_feeds(&self.domain.to_string(), self.sources.len());
         let mut feeds = Vec::new();
-        for (source, EtcdSource { zone, path, access }) in self.sources.into_iter().enumerate() {
+        for (source, (from, metrics)) in self.sources.into_iter().zip(metrics).enumerate() {
+            let EtcdSource { zone, path, access } = from;
             let keys = ZoneKeys::new(&path, &zone);
             let sink = ContentSink {
                 contents: Arc::clone(&self.contents),
@@ -131,11 +132,12 @@ impl FollowedZone {
                 lost: lost.clone(),
                 keys: WatchedKeys {
                     domain: self.domain.clone(),
+                    source,
                     path,
                 },
             };
 
-            feeds.push(EtcdFeed::new(access, keys, sink, metrics.for_zone(&label)));
+            feeds.push(EtcdFeed::new(access, keys, sink, metrics));
         }
         feeds
     }
@@ -196,10 +198,12 @@ impl EtcdSink for ContentSink {
     }
 }
 
-/// A zone, and the path of its keys in etcd.
+/// A zone, and the path of its keys in one etcd.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct WatchedKeys {
     domain: Name,
+    /// The index of the etcd among the sources of the zone.
+    source: usize,
     path: String,
 }
 
@@ -211,7 +215,7 @@ impl LostZones {
     /// Returns the zones, each with the reason.
     pub fn zones(&self) -> Vec<LostZone> {
         let mut zones = Vec::new();
-        for (WatchedKeys { domain, path }, failure) in self.0.lock().iter() {
+        for (WatchedKeys { domain, path, .. }, failure) in self.0.lock().iter() {
             zones.push(LostZone {
                 domain: domain.clone(),
                 reason: format!("the keys below {path} in etcd cannot be watched: {failure}"),
@@ -227,5 +231,31 @@ impl LostZones {
             Some(failure) => lost.insert(keys.clone(), failure),
             None => lost.remove(keys),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two etcds may have reverse names below the same path.
+    #[test]
+    fn success_of_one_etcd_keeps_failure_of_another() {
+        let lost = LostZones::default();
+        let keys = |source| WatchedKeys {
+            domain: reverse_domain(),
+            source,
+            path: "/skydns".to_owned(),
+        };
+        for source in [0, 1] {
+            lost.note_watch(&keys(source), Some(format!("failure {source}")));
+        }
+        lost.note_watch(&keys(1), None);
+
+        let reasons: Vec<String> = lost.zones().into_iter().map(|zone| zone.reason).collect();
+        assert_eq!(
+            reasons,
+            ["the keys below /skydns in etcd cannot be watched: failure 0"]
+        );
     }
 }

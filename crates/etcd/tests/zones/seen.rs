@@ -55,7 +55,8 @@ impl SeenFeed {
         let registry = Registry::new();
         let metrics = EtcdMetrics::new().unwrap();
         registry.register(Box::new(metrics.clone())).unwrap();
-        let metrics = metrics.for_zone("skydns.local");
+        let mut metrics = metrics.for_feeds("skydns.local", 1);
+        let metrics = metrics.remove(0);
         let feed = EtcdFeed::new(access, keys, SeenSink(Arc::new(sender)), metrics)
             .with_max_octets(max_octets);
         let mut running = JoinSet::new();
