@@ -139,7 +139,8 @@ impl<V: View> ZoneTransfers<V> {
     /// Makes the first version of a zone, or a new version if the records have changed. Returns
     /// whether there is a new version.
     fn update_version(&self, zone: &Name, view: &Arc<V>, now: u64) -> bool {
-        let change = match self.current_version(zone) {
+        let last = self.current_version(zone);
+        let change = match &last {
             Some(last) => ZoneChange::between(&*last.view, &**view, zone),
             None => ZoneChange::Whole,
         };
@@ -151,6 +152,11 @@ impl<V: View> ZoneTransfers<V> {
             ZoneChange::Records(difference) => Some(difference),
             ZoneChange::Whole => None,
         };
+
+        let had_address = last.is_none_or(|last| has_name_server_address(&*last.view, zone));
+        if had_address && !has_name_server_address(&**view, zone) {
+            tracing::warn!(%zone, "name server of the zone has no address, so secondaries reject the zone");
+        }
 
         let serial = self.serials.next_serial(zone, now);
         let version = ZoneVersion::new(serial, Arc::clone(view));
@@ -272,6 +278,11 @@ impl<V: View> ZoneTransfers<V> {
             }
         }
     }
+}
+
+/// Whether the version of `zone` in `view` has an address for the zone's name server.
+fn has_name_server_address<V: View>(view: &V, zone: &Name) -> bool {
+    ZoneContent::new(view, zone).has_name_server_address()
 }
 
 /// The zones of a view that can be transferred. Zones that hold only [PTR

@@ -241,6 +241,36 @@ async fn signed_external_query_gets_signed_response() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn name_server_without_address_is_logged_once() {
+    let cluster = cluster();
+    let flags = ["--transfer-to=127.0.0.1", "--namespaces=apps"];
+    let mut kubedns = start(&cluster, &flags).await;
+    let warning = "name server of the zone has no address";
+    kubedns.logs(warning).await;
+    let server = "ns.dns.cluster.local. ";
+    let before = eventually(PATIENCE, || async { zone(kubedns.dns, &[]) }).await;
+    let has_address = before.iter().any(|line| line.starts_with(server));
+    assert!(!has_address, "{before:#?}");
+
+    cluster.delete(Resource::Services, "apps", "out");
+    eventually(PATIENCE, || async {
+        let after = zone(kubedns.dns, &[]);
+        (after.as_ref() != Ok(&before)).then_some(()).ok_or(after)
+    })
+    .await;
+    assert_eq!(kubedns.logged(warning), 1);
+
+    let flags = ["--transfer-to=127.0.0.1", "--namespaces=apps,kube-system"];
+    let with_address = start(&cluster, &flags).await;
+    let records = eventually(PATIENCE, || async { zone(with_address.dns, &[]) }).await;
+    let address = format!("{server}30 IN A 10.96.0.10");
+    assert!(records.contains(&address), "{records:#?}");
+    assert_eq!(with_address.logged(warning), 0);
+    kubedns.stop().await;
+    with_address.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn transfer_key_without_peers_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let key = format!("--transfer-key={}", key_file(directory.path()));

@@ -19,7 +19,7 @@ pub(super) fn is_complete<V: View>(view: &V, domain: &Name) -> bool {
 
     view.zone().is_configured
         && authority.records.has_listed()
-        && (view.has_listed() || has_name_server_address(view, authority))
+        && (view.has_listed() || has_own_name_server_address(view, authority))
         && are_alias_targets_listed(view, domain)
 }
 

@@ -178,6 +178,13 @@ impl<'v, V: View> ZoneContent<'v, V> {
         }
     }
 
+    /// Whether the zone's name server has an address.
+    pub(super) fn has_name_server_address(&mut self) -> bool {
+        let mut records = Vec::new();
+        self.append_name_server(&mut records);
+        records.iter().any(ZoneRecord::is_name_server_address)
+    }
+
     /// Adds the records of one owner name, sorted. `owner` holds the labels below the zone.
     pub(super) fn append_name(&mut self, owner: &[u8], records: &mut Vec<ZoneRecord>) {
         let name = [owner, self.domain.wire()].concat();
