@@ -25,6 +25,7 @@ use skydns::own_names::OwnTarget;
 use skydns::{Authority, EntryVisit, FurtherZone, Host, OwnNames};
 use testkit::objects::mk_service_import;
 use wire::Name;
+use wire::name::is_within;
 use wire::{Message, Section, Transport, rtype};
 
 use super::secondary::{self, Record, ZoneCopies, ZoneCopy};
@@ -416,8 +417,8 @@ fn answered(view: &Snapshot, owner: &str, rtype: &str) -> BTreeSet<Record> {
 }
 
 /// Whether `owner` is a port name (such as `_http._tcp.ALIAS`) below an alias whose target is
-/// outside our zones. Every port name below such an alias exists, so a transfer cannot list these
-/// names.
+/// outside our zones, or falls through. Every port name below such an alias exists, so a transfer
+/// cannot list these names.
 fn is_port_of_external_alias(view: &Snapshot, owner: &str) -> bool {
     let mut labels = owner.splitn(3, '.');
     let is_port = labels.by_ref().take(2).all(|label| label.starts_with('_'));
@@ -425,7 +426,11 @@ fn is_port_of_external_alias(view: &Snapshot, owner: &str) -> bool {
         return false;
     };
     match view.zone.own(name(alias).wire()) {
-        Some(OwnTarget::Name(target)) => Authority::of(view, target.wire()).is_none(),
+        Some(OwnTarget::Name(target)) => {
+            let mut through = view.zone.fallthrough.iter();
+            Authority::of(view, target.wire()).is_none()
+                || through.any(|zone| is_within(target.wire(), zone.wire()))
+        }
         _ => false,
     }
 }
@@ -541,11 +546,13 @@ impl<'a> CheckedName<'a> {
 
         // A transfer has no records for the name of a namespace. The engine answers such a name
         // with the records of the ExternalName Services in the namespace. A transfer also has no
-        // port names below an alias whose target is outside our zones.
+        // port names that the engine answers with only a CNAME for the upstreams.
         let mut labels = owner.splitn(3, '.').skip(1);
         let is_namespace =
             labels.next() == Some("svc") && labels.next() == Some(format!("{zone}.").as_str());
-        if self.copy.is_empty() && (is_namespace || is_port_of_external_alias(view, owner)) {
+        let is_left_out =
+            is_namespace || (self.others.is_empty() && is_port_of_external_alias(view, owner));
+        if self.copy.is_empty() && is_left_out {
             return Ok(());
         }
 
