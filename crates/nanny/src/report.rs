@@ -332,16 +332,13 @@ impl Report {
     }
 
     pub(crate) fn set_routes(&self, routes: &Routes) {
-        let mut status = self.lock_status();
-        status.set_routes(routes);
+        self.lock_status().set_routes(routes);
 
         let stub_domains = to_gauge(routes.stub_domains.len());
         self.counters.stub_domains.set(stub_domains);
         self.counters
             .upstreams
             .set(to_gauge(routes.upstreams.len()));
-        let loops = to_gauge(status.document.routes.loops.len());
-        self.counters.loops.set(loops);
     }
 
     pub(crate) fn set_omitted(&self, omitted: &BTreeSet<OmittedServer>) {
@@ -401,30 +398,6 @@ impl Report {
     pub(crate) fn set_argument_servers(&self, servers: &[Nameserver]) {
         let servers = servers.iter().map(ToString::to_string).collect();
         self.lock_status().document.routes.argument_servers = servers;
-    }
-
-    /// Records a loop found by dnsmasq: queries to `server` come back to dnsmasq.
-    pub(crate) fn add_loop(&self, server: Nameserver) {
-        let mut status = self.lock_status();
-        status.add_loop(server);
-        let loops = to_gauge(status.document.routes.loops.len());
-        self.counters.loops.set(loops);
-    }
-
-    /// Records the loops found by the nanny's probes. Returns the servers for which dnsmasq came
-    /// to the opposite result.
-    pub(crate) fn set_probed_loops(&self, servers: &BTreeSet<Nameserver>) -> BTreeSet<String> {
-        let mut status = self.lock_status();
-        let disputed = status.set_probed_loops(servers);
-        let loops = to_gauge(status.document.routes.loops.len());
-        self.counters.loops.set(loops);
-        disputed
-    }
-
-    /// Whether queries to `server` are known to come back to dnsmasq.
-    pub(crate) fn is_loop(&self, server: Nameserver) -> bool {
-        let loops = &self.status.lock().document.routes.loops;
-        loops.contains(&server.to_string())
     }
 
     /// Locks the status for a change, and wakes the writer of the status file.

@@ -17,7 +17,7 @@ use wire::Nameserver;
 use crate::config::arguments::DnsmasqArguments;
 use crate::config::loops::ListenAddresses;
 use crate::config::routes::{
-    ComputedRoutes, ForwardMode, OmittedServer, RouteSources, Routes, StubServer, asks_kubedns,
+    ComputedRoutes, ForwardMode, OmittedServer, RouteSources, RoutedServer, Routes, asks_kubedns,
 };
 use crate::kubedns_poller::KubednsRoutes;
 use crate::report::Report;
@@ -37,10 +37,8 @@ pub(crate) struct RouterInputs {
     pub(crate) resolv_conf: watch::Receiver<ResolvConf>,
     pub(crate) names: watch::Receiver<ResolvedNames>,
     pub(crate) kubedns: watch::Receiver<Option<KubednsRoutes>>,
-    /// The number of reloads that loop detection has requested so far.
-    pub(crate) loop_reloads: watch::Receiver<u64>,
-    /// The stub servers that forward the names of their stub domain back to dnsmasq.
-    pub(crate) stub_loops: watch::Receiver<BTreeSet<StubServer>>,
+    /// The servers that forward back to dnsmasq.
+    pub(crate) loops: watch::Receiver<BTreeSet<RoutedServer>>,
 }
 
 /// Requests to the resolver and to the poller of kubedns.
@@ -59,7 +57,7 @@ pub(crate) struct RouterSettings {
     /// The address of the [SERVFAIL server](crate::dnsmasq::servfail_server).
     pub(crate) servfail_server: Nameserver,
     /// The labels directly before the stub domain in the names of probes, such as `forward-loop.1`.
-    /// `None` if stub servers are not probed.
+    /// `None` if no server is probed.
     pub(crate) probe_label: Option<String>,
     pub(crate) kubedns: Nameserver,
     pub(crate) forward: ForwardMode,
@@ -123,8 +121,7 @@ impl Router {
                 Ok(()) = self.inputs.resolv_conf.changed() => {}
                 Ok(()) = self.inputs.names.changed() => {}
                 Ok(()) = self.inputs.kubedns.changed() => self.take_kubedns_routes(),
-                Ok(()) = self.inputs.loop_reloads.changed() => {}
-                Ok(()) = self.inputs.stub_loops.changed() => {}
+                Ok(()) = self.inputs.loops.changed() => {}
                 () = pending_if_none(due) => self.kubedns.act_if_due(),
             }
             self.recompute_routes();
@@ -205,25 +202,25 @@ impl Router {
         let config = self.inputs.config.borrow().config.clone();
         let resolv_conf = self.inputs.resolv_conf.borrow_and_update().clone();
         let names = self.inputs.names.borrow_and_update().clone();
-        let stub_loops = self.inputs.stub_loops.borrow_and_update().clone();
+        let loops = self.inputs.loops.borrow_and_update().clone();
         let ComputedRoutes {
             mut routes,
             omitted,
         } = Routes::compute(&RouteSources {
             config: &config,
             resolv_conf: &resolv_conf.nameservers,
+            argument_servers: &self.settings.arguments.movable_servers(),
             names: &names,
             listening: &ListenAddresses::from_arguments(&self.settings.arguments),
             servfail_server: self.settings.servfail_server,
             probe_label: self.settings.probe_label.as_deref(),
-            stub_loops: &stub_loops,
+            loops: &loops,
             forward: self.settings.forward,
             kubedns: self.settings.kubedns,
             kubedns_follows: self.kubedns.follows,
-            kubedns_is_behind: self.kubedns.is_behind(),
+            kubedns_is_behind: self.is_kubedns_behind(),
         });
-        let loop_reloads = *self.inputs.loop_reloads.borrow_and_update();
-        routes.flush_count = self.kubedns.flush_count + loop_reloads;
+        routes.flush_count = self.kubedns.flush_count;
 
         self.record_omitted(omitted);
         self.routes.send_if_modified(|before| {
@@ -233,27 +230,24 @@ impl Router {
         });
     }
 
-    /// Reports the servers left out. Logs a server that is dnsmasq itself once when it appears, and
-    /// once when it is gone. The resolver logs unresolved names, and loop detection logs the loops
-    /// that probes find.
+    /// Returns whether kubedns is known to be behind dnsmasq. Before kubedns has reported its
+    /// topology, the arguments of dnsmasq decide.
+    fn is_kubedns_behind(&self) -> bool {
+        match &self.kubedns.topology {
+            // In this topology only, kubedns is in front of dnsmasq.
+            Some(topology) => topology != "direct",
+            None => self.settings.arguments.forwards_to(self.settings.kubedns),
+        }
+    }
+
+    /// Reports the servers left out, and logs the beginning and the end of loops. The resolver logs
+    /// unresolved names.
     fn record_omitted(&mut self, omitted: BTreeSet<OmittedServer>) {
         for new in omitted.difference(&self.omitted) {
-            if let OmittedServer::Loop { domain, server } = new {
-                error!(
-                    %server,
-                    domain = described_domain(domain.as_deref()),
-                    "this server is dnsmasq itself and is not used, because queries to it would loop"
-                );
-            }
+            log_begun_loop(new);
         }
         for gone in self.omitted.difference(&omitted) {
-            if let OmittedServer::Loop { domain, server } = gone {
-                info!(
-                    %server,
-                    domain = described_domain(domain.as_deref()),
-                    "forwarding loop through this server has ended"
-                );
-            }
+            log_ended_loop(gone);
         }
 
         if omitted != self.omitted {
@@ -283,14 +277,6 @@ struct KubednsState {
 }
 
 impl KubednsState {
-    /// Returns whether kubedns has reported a topology other than `direct`, the only topology in
-    /// which kubedns is in front of dnsmasq.
-    fn is_behind(&self) -> bool {
-        self.topology
-            .as_ref()
-            .is_some_and(|topology| topology != "direct")
-    }
-
     fn take_routes(&mut self, routes: String) {
         if self.routes.as_ref() == Some(&routes) {
             return;
@@ -328,6 +314,44 @@ impl KubednsState {
                  check that both follow the same ConfigMap"
             );
         }
+    }
+}
+
+fn log_begun_loop(omitted: &OmittedServer) {
+    match omitted {
+        OmittedServer::Loop(RoutedServer { domain, server }) => error!(
+            %server,
+            domain = described_domain(domain.as_deref()),
+            "this server is dnsmasq itself and is not used, because queries to it would loop"
+        ),
+        OmittedServer::LeadsBack(RoutedServer {
+            domain: None,
+            server,
+        }) => warn!(
+            %server,
+            "upstream server forwards to dnsmasq, and gets no queries for names outside the stub domains while the loop lasts"
+        ),
+        OmittedServer::LeadsBack(RoutedServer {
+            domain: Some(domain),
+            server,
+        }) => warn!(
+            %server,
+            domain,
+            "server of stub domain forwards to dnsmasq, and gets no queries for names in the domain while the loop lasts"
+        ),
+        OmittedServer::Unresolved { .. } => {}
+    }
+}
+
+fn log_ended_loop(omitted: &OmittedServer) {
+    match omitted {
+        OmittedServer::Loop(RoutedServer { domain, server })
+        | OmittedServer::LeadsBack(RoutedServer { domain, server }) => info!(
+            %server,
+            domain = described_domain(domain.as_deref()),
+            "forwarding loop through this server has ended"
+        ),
+        OmittedServer::Unresolved { .. } => {}
     }
 }
 

@@ -1,5 +1,6 @@
 //! Starts and connects the nanny's parts.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +23,10 @@ use warp::Filter as _;
 use wire::{Nameserver, ServerAddr};
 
 use crate::config::arguments::DnsmasqArguments;
-use crate::config::routes::{ForwardMode, Routes};
+use crate::config::routes::{ForwardMode, RoutedServer, Routes};
 use crate::dnsmasq::delivery::RouteDelivery;
 use crate::dnsmasq::launch::{EditMode, LaunchPlan, LaunchSettings, NannyUser};
-use crate::dnsmasq::loop_finder::{LoopFinder, LoopMark, LoopRequests};
+use crate::dnsmasq::loop_finder::{LoopFinder, LoopMark};
 use crate::dnsmasq::memory_kills::MemoryKills;
 use crate::dnsmasq::process::QueryLines;
 use crate::dnsmasq::queries::{QueryFollowers, QueryReader};
@@ -189,14 +190,13 @@ impl NannyStart {
         let resolver =
             ServerNameResolver::new(sources, requests.names.subscribe(), resolv_confs.for_names);
         let poller = KubednsPoller::new(kubedns, requests.kubedns.subscribe());
-        let loop_requests = LoopRequests::default();
+        let loops = watch::Sender::default();
         let inputs = RouterInputs {
             config: states.clone(),
             resolv_conf: resolv_confs.for_dnsmasq,
             names: resolver.subscribe(),
             kubedns: poller.subscribe(),
-            loop_reloads: loop_requests.reloads.subscribe(),
-            stub_loops: loop_requests.stub_loops.subscribe(),
+            loops: loops.subscribe(),
         };
         let settings = RouterSettings {
             arguments: self.arguments.clone(),
@@ -207,7 +207,7 @@ impl NannyStart {
             follows_edits: self.flags.restart_dnsmasq,
         };
         let router = Router::new(inputs, settings, requests, self.report.clone());
-        let loop_mark = self.start_loop_finder(router.subscribe(), stub_probes, loop_requests);
+        let loop_mark = self.start_loop_finder(stub_probes, router.subscribe(), loops);
         let started = StartedRouting {
             routes: router.subscribe(),
             unresolved: router.has_unresolved_names(),
@@ -235,25 +235,16 @@ impl NannyStart {
     /// for loop detection.
     fn start_loop_finder(
         &mut self,
-        routes: watch::Receiver<Routes>,
         stub_probes: StubProbes,
-        requests: LoopRequests,
+        routes: watch::Receiver<Routes>,
+        loops: watch::Sender<BTreeSet<RoutedServer>>,
     ) -> Option<LoopMark> {
         if self.flags.forward == ForwardMode::Kubedns {
             return None;
         }
 
         let mark = LoopMark::random();
-        let in_arguments = self.arguments.addresses_for_all_names();
-        let report = self.report.clone();
-        let finder = LoopFinder::new(
-            mark.clone(),
-            in_arguments,
-            routes,
-            stub_probes,
-            requests,
-            report,
-        );
+        let finder = LoopFinder::new(mark.clone(), stub_probes, routes, loops);
         self.tasks.lasting(
             "looking for forwarding loops",
             finder.run(self.stop_tasks.clone()),
@@ -498,6 +489,9 @@ fn plan_launch(settings: LaunchSettings<'_>, directory: Option<&StateDir>) -> La
 
     for note in &plan.notes {
         info!("{note}");
+    }
+    for warning in &plan.warnings {
+        warn!("{warning}");
     }
     if let Some(reason) = &plan.restart_reason {
         warn!(%reason, "dnsmasq gets its servers as arguments, so a change of its servers needs a restart");

@@ -155,11 +155,12 @@ fn servers(config: &Config, resolv_conf: &[Nameserver]) {
     let ComputedRoutes { routes, .. } = Routes::compute(&RouteSources {
         config,
         resolv_conf,
+        argument_servers: &[],
         names: &names,
         listening: &LISTENING,
         servfail_server,
         probe_label: None,
-        stub_loops: &BTreeSet::new(),
+        loops: &BTreeSet::new(),
         forward: ForwardMode::Dnsmasq,
         kubedns,
         kubedns_follows: true,

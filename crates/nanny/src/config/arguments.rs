@@ -29,6 +29,15 @@ struct GivenOption {
     on_command_line: bool,
 }
 
+/// A server for all names that is an option of the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArgumentServer {
+    /// The value of the option as written, such as `192.0.2.1#5353@eth0`.
+    pub value: String,
+    /// The address in the value.
+    pub address: Nameserver,
+}
+
 /// The parsed dnsmasq command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DnsmasqArguments {
@@ -85,6 +94,13 @@ impl DnsmasqArguments {
         self.given
             .iter()
             .any(|given| given.on_command_line && given.name == name)
+    }
+
+    /// Returns whether an option was given in a configuration file.
+    pub fn has_option_in_file(&self, name: &str) -> bool {
+        self.given
+            .iter()
+            .any(|given| !given.on_command_line && given.name == name)
     }
 
     /// The values of an option: first those on the command line, then those in the files.
@@ -207,23 +223,42 @@ impl DnsmasqArguments {
             .collect()
     }
 
-    /// The values of `--server` and `--local`, which dnsmasq treats alike.
-    fn server_values(&self) -> impl Iterator<Item = &str> {
-        self.given
-            .iter()
-            .filter(|given| matches!(given.name.as_str(), "server" | "local"))
-            .filter_map(|given| given.value.as_deref())
+    /// The servers for all names that [`Self::words_without`] removes from the command line.
+    pub fn movable_servers(&self) -> Vec<ArgumentServer> {
+        let items = parse_items(&self.words);
+        items.iter().filter_map(ArgumentItem::server).collect()
     }
 
-    /// The words without the options `names` and their values.
+    /// The servers for all names that stay in dnsmasq's own configuration: those in files, and
+    /// those in a group of short options such as `-kS192.0.2.1`.
+    pub fn fixed_servers(&self) -> Vec<ArgumentServer> {
+        let items = parse_items(&self.words);
+        let in_groups = items
+            .iter()
+            .filter(|item| item.server().is_none())
+            .flat_map(|item| &item.given);
+        let in_files = self.given.iter().filter(|given| !given.on_command_line);
+        in_groups
+            .chain(in_files)
+            .filter_map(GivenOption::server_for_all_names)
+            .collect()
+    }
+
+    /// The values of `--server` and `--local`, which dnsmasq treats alike.
+    fn server_values(&self) -> impl Iterator<Item = &str> {
+        self.given.iter().filter_map(GivenOption::server_value)
+    }
+
+    /// The words without [`Self::movable_servers`], and without the options `names` and their
+    /// values.
     pub fn words_without(&self, names: &[&str]) -> Vec<OsString> {
         let mut words = Vec::new();
         for item in parse_items(&self.words) {
-            let unwanted = item
+            let is_named = item
                 .given
                 .iter()
                 .any(|given| names.contains(&given.name.as_str()));
-            if !unwanted {
+            if !is_named && item.server().is_none() {
                 words.extend(item.words);
             }
         }
@@ -279,7 +314,35 @@ fn parse_items(words: &[OsString]) -> Vec<ArgumentItem> {
     items
 }
 
+impl GivenOption {
+    fn server_value(&self) -> Option<&str> {
+        match self.name.as_str() {
+            "server" | "local" => self.value.as_deref(),
+            _ => None,
+        }
+    }
+
+    fn server_for_all_names(&self) -> Option<ArgumentServer> {
+        let value = self.server_value()?;
+        if value.starts_with('/') {
+            return None;
+        }
+        Some(ArgumentServer {
+            value: value.to_owned(),
+            address: parse_server(value)?,
+        })
+    }
+}
+
 impl ArgumentItem {
+    /// The server for all names, if this item contains nothing else.
+    fn server(&self) -> Option<ArgumentServer> {
+        match self.given.as_slice() {
+            [given] => given.server_for_all_names(),
+            _ => None,
+        }
+    }
+
     /// Takes the next word as a value.
     fn take_value<'a>(&mut self, rest: &mut impl Iterator<Item = &'a OsString>) -> Option<String> {
         let word = rest.next()?;

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dnsconfig::Config;
 use wire::{Nameserver, ServerAddr, Upstream};
 
+use crate::config::arguments::ArgumentServer;
 use crate::config::loops::ListenAddresses;
 
 pub use dnsclient::resolve::ResolvedNames;
@@ -21,20 +22,22 @@ pub struct Routes {
     pub failing: BTreeSet<String>,
     /// The servers for all other names; may be empty.
     pub upstreams: Vec<Nameserver>,
+    /// The servers for all other names from dnsmasq's command line. dnsmasq uses them in addition
+    /// to `upstreams`.
+    pub argument_servers: Vec<ArgumentServer>,
     /// The source of `upstreams`.
     pub upstreams_from: UpstreamOrigin,
     /// The names in `hosts` and `aliases`, the reverse names of the addresses in `hosts`, and the
     /// server of each: kubedns or the SERVFAIL server.
     pub own_names: BTreeMap<String, Nameserver>,
-    /// The servers of stub domains to probe for loops. They include servers that are left out
-    /// because they forward back to dnsmasq.
-    pub probed: BTreeSet<StubServer>,
-    /// The domains of the names that the probes query. dnsmasq forwards each of these domains to
-    /// the SERVFAIL server, which recognizes the probes.
+    /// The servers to probe for loops. They include servers that are left out because they forward
+    /// back to dnsmasq.
+    pub probed: BTreeSet<RoutedServer>,
+    /// The domains of the names that the probes of stub servers query. dnsmasq forwards each of
+    /// these domains to the SERVFAIL server, which recognizes the probes.
     pub probe_domains: BTreeMap<String, Nameserver>,
     /// The number of reloads requested so far for reasons other than a change of dnsmasq's servers.
     /// When the routes of kubedns change, a reload flushes the outdated answers from the cache.
-    /// When a forwarding loop begins or ends, dnsmasq notices the change only at a reload.
     pub flush_count: u64,
 }
 
@@ -73,27 +76,22 @@ impl UpstreamOrigin {
     }
 }
 
-/// A server of a stub domain.
+/// A server, and the names that dnsmasq forwards to it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct StubServer {
-    /// The stub domain.
-    pub domain: String,
+pub struct RoutedServer {
+    /// The stub domain; `None` for a server for all other names.
+    pub domain: Option<String>,
     /// The server.
     pub server: Nameserver,
 }
 
-/// A server of the configuration or of resolv.conf that is not used.
+/// A server of the configuration, of resolv.conf or of dnsmasq's arguments that is not used.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OmittedServer {
     /// A server that is dnsmasq itself: queries to this server would loop.
-    Loop {
-        /// The stub domain; `None` for an upstream server.
-        domain: Option<String>,
-        /// The server.
-        server: Nameserver,
-    },
-    /// A server that forwards the names of its stub domain to dnsmasq.
-    LeadsBack(StubServer),
+    Loop(RoutedServer),
+    /// A server that forwards these names to dnsmasq.
+    LeadsBack(RoutedServer),
     /// A stub server given by a name that has no address yet.
     Unresolved {
         /// The stub domain.
@@ -110,6 +108,8 @@ pub struct RouteSources<'a> {
     pub config: &'a Config,
     /// The servers of the node's resolv.conf; empty if dnsmasq does not use resolv.conf.
     pub resolv_conf: &'a [Nameserver],
+    /// The servers for all names from dnsmasq's command line.
+    pub argument_servers: &'a [ArgumentServer],
     /// The addresses of stub servers given by name.
     pub names: &'a ResolvedNames,
     /// The addresses that dnsmasq listens on.
@@ -121,10 +121,10 @@ pub struct RouteSources<'a> {
     /// the probe to the SERVFAIL server.
     pub servfail_server: Nameserver,
     /// The labels directly before the stub domain in the names of probes: `forward-loop` and 16
-    /// random hexadecimal digits. `None` if stub servers are not probed.
+    /// random hexadecimal digits. `None` if no server is probed.
     pub probe_label: Option<&'a str>,
-    /// The stub servers through which a probe came back to dnsmasq.
-    pub stub_loops: &'a BTreeSet<StubServer>,
+    /// The servers through which a probe came back to dnsmasq.
+    pub loops: &'a BTreeSet<RoutedServer>,
     /// The forwarder of queries to the upstream servers.
     pub forward: ForwardMode,
     /// The address of kubedns.
@@ -180,19 +180,20 @@ impl Routes {
     pub fn drop_server_of(&self, before: &Self) -> bool {
         let mut own_names = before.own_names.iter();
         if own_names.any(|(name, server)| self.own_names.get(name) != Some(server))
-            || lacks_server(&self.upstreams, &before.upstreams)
+            || lacks(&self.upstreams, &before.upstreams)
+            || lacks(&self.argument_servers, &before.argument_servers)
         {
             return true;
         }
 
         before.stub_domains.iter().any(|(domain, servers)| {
             let now = self.stub_domains.get(domain).map_or(&[][..], Vec::as_slice);
-            lacks_server(now, servers)
+            lacks(now, servers)
         })
     }
 }
 
-fn lacks_server(now: &[Nameserver], before: &[Nameserver]) -> bool {
+fn lacks<Server: PartialEq>(now: &[Server], before: &[Server]) -> bool {
     before.iter().any(|server| !now.contains(server))
 }
 
@@ -215,6 +216,7 @@ impl ComputedRoutes {
         for (domain, _) in this.routed_stub_domains(from.config) {
             this.add_stub_domain(from, domain, vec![server]);
         }
+        this.add_argument_servers(from);
         this
     }
 
@@ -231,6 +233,7 @@ impl ComputedRoutes {
             this.add_stub_domain(from, domain, usable);
         }
 
+        this.add_argument_servers(from);
         this.add_upstreams(from);
         this
     }
@@ -283,17 +286,7 @@ impl ComputedRoutes {
         let mut usable = Vec::new();
         for server in servers {
             for address in self.addresses_of(from, domain, server) {
-                if from.listening.contains(address) {
-                    self.omitted.insert(OmittedServer::Loop {
-                        domain: Some(domain.to_owned()),
-                        server: address,
-                    });
-                } else if self.is_probed_loop(from, domain, address) {
-                    self.omitted.insert(OmittedServer::LeadsBack(StubServer {
-                        domain: domain.to_owned(),
-                        server: address,
-                    }));
-                } else {
+                if self.is_usable(from, Some(domain), address) {
                     push_new(&mut usable, address);
                 }
             }
@@ -301,28 +294,48 @@ impl ComputedRoutes {
         usable
     }
 
-    /// Returns whether a probe sent to this server came back to dnsmasq. Adds the server to the
-    /// probed servers.
-    fn is_probed_loop(
+    /// Returns whether dnsmasq can use this server without a loop. Otherwise adds the server to the
+    /// servers left out.
+    fn is_usable(
         &mut self,
         from: &RouteSources<'_>,
-        domain: &str,
+        domain: Option<&str>,
         server: Nameserver,
     ) -> bool {
+        let routed = RoutedServer {
+            domain: domain.map(str::to_owned),
+            server,
+        };
+        if from.listening.contains(server) {
+            self.omitted.insert(OmittedServer::Loop(routed));
+            return false;
+        }
+
+        if self.add_probe(from, &routed) && from.loops.contains(&routed) {
+            self.omitted.insert(OmittedServer::LeadsBack(routed));
+            return false;
+        }
+        true
+    }
+
+    /// Adds the server to the probed servers. Returns whether the server is probed.
+    fn add_probe(&mut self, from: &RouteSources<'_>, routed: &RoutedServer) -> bool {
         let Some(label) = from.probe_label else {
             return false;
         };
-        let probed = StubServer {
-            domain: domain.to_owned(),
-            server,
-        };
-        let is_loop = from.stub_loops.contains(&probed);
 
-        self.routes
-            .probe_domains
-            .insert(format!("{label}.{domain}"), from.servfail_server);
-        self.routes.probed.insert(probed);
-        is_loop
+        match &routed.domain {
+            // A probe could come back through an upstream of kubedns. kubedns detects such a loop,
+            // and leaves out the upstream.
+            None if from.kubedns_is_behind && routed.server == from.kubedns => return false,
+            None => {}
+            Some(domain) => {
+                let probe_domains = &mut self.routes.probe_domains;
+                probe_domains.insert(format!("{label}.{domain}"), from.servfail_server);
+            }
+        }
+        self.routes.probed.insert(routed.clone());
+        true
     }
 
     fn addresses_of(
@@ -346,7 +359,16 @@ impl ComputedRoutes {
         }
     }
 
-    /// Adds the servers for all names outside stub domains.
+    /// Adds the servers for all names from dnsmasq's command line.
+    fn add_argument_servers(&mut self, from: &RouteSources<'_>) {
+        for server in from.argument_servers {
+            if self.is_usable(from, None, server.address) {
+                self.routes.argument_servers.push(server.clone());
+            }
+        }
+    }
+
+    /// Adds the servers for all names outside stub domains, except those of the command line.
     fn add_upstreams(&mut self, from: &RouteSources<'_>) {
         let configured = &from.config.upstream_nameservers;
         let plain: Option<Vec<Nameserver>> = configured.iter().map(Upstream::plain).collect();
@@ -366,12 +388,7 @@ impl ComputedRoutes {
             &plain
         };
         for server in wanted {
-            if from.listening.contains(*server) {
-                self.omitted.insert(OmittedServer::Loop {
-                    domain: None,
-                    server: *server,
-                });
-            } else {
+            if self.is_usable(from, None, *server) {
                 push_new(&mut self.routes.upstreams, *server);
             }
         }

@@ -4,6 +4,7 @@
 //! | kube-dns passes | the nanny passes | the nanny writes into the servers file |
 //! | --- | --- | --- |
 //! | the user's arguments | the same without `--servers-file` | the lines of the user's own servers file |
+//! | `--server ip#port` in the user's arguments | | `server=ip#port` |
 //! | `--server /domain/ip#port` per stub server | | `server=/domain/ip#port` |
 //! | `--server ip#port` per upstream server | | `server=ip#port` |
 //! | `--no-resolv` with upstream servers | `--no-resolv`, always | the servers of resolv.conf, if no upstream servers are configured |
@@ -14,16 +15,17 @@
 //! SERVFAIL server ([`crate::dnsmasq::servfail_server`]) until kubedns is known to have the same
 //! configuration.
 //!
-//! With [`ForwardMode::Kubedns`], the nanny does not pass the user's `--dns-loop-detect` to
-//! dnsmasq.
+//! The servers for all names in the user's arguments are in the file, too, so that the nanny can
+//! leave out a server that forwards back to dnsmasq. The nanny does not pass the user's
+//! `--dns-loop-detect` to dnsmasq ([`crate::dnsmasq::loop_finder`] has the reason).
 //!
 //! dnsmasq treats a `server=` line of its servers file like a `--server` argument that follows the
 //! arguments on the command line, and reads the file again on SIGHUP. With a servers file, the
 //! nanny passes `--no-resolv`, so dnsmasq never reads resolv.conf itself. Otherwise dnsmasq would
 //! need a restart whenever configured servers replace the servers of resolv.conf. If a servers file
 //! is not possible (see [`EditMode::Restart`]), the servers are arguments, as with kube-dns. Then
-//! an edit restarts dnsmasq, and dnsmasq reads resolv.conf itself unless upstream servers are
-//! configured.
+//! a change of the servers restarts dnsmasq. If dnsmasq's configuration is not fully known, dnsmasq
+//! reads resolv.conf itself unless upstream servers are configured.
 //!
 //! By default, a dnsmasq started by root changes to the user `nobody` and to another group. In the
 //! stock manifest, the container has no capability to change users. The nanny can signal a dnsmasq
@@ -104,6 +106,10 @@ pub(crate) struct LaunchPlan {
     pub(crate) restart_reason: Option<String>,
     /// Log lines about user arguments that conflict with the nanny's arguments.
     pub(crate) notes: Vec<String>,
+    /// Log lines about user arguments that can make DNS fail.
+    pub(crate) warnings: Vec<String>,
+    /// dnsmasq reads resolv.conf itself, unless upstream servers are configured.
+    may_read_resolv_conf: bool,
     words: Vec<OsString>,
     /// `words` without the options that the nanny's servers file replaces.
     words_beside_file: Vec<OsString>,
@@ -134,32 +140,29 @@ impl LaunchPlan {
             (Err(reason), _) | (Ok(_), Some(reason)) => (EditMode::Restart, Some(reason)),
         };
 
-        // With loop detection, dnsmasq would stop using kubedns after a loop through one of
-        // kubedns' upstreams.
-        let unwanted: &[&str] = match settings.forward {
-            ForwardMode::Dnsmasq => &[],
-            ForwardMode::Kubedns => &[LOOP_DETECTION],
-        };
         let mut plan = Self {
             extra_servers: None,
             resolv_files: Vec::new(),
             follow_resolv: !arguments.has_option("no-poll"),
-            words: arguments.words_without(unwanted),
-            words_beside_file: arguments.words_without(&[unwanted, &["servers-file"]].concat()),
+            // If dnsmasq's configuration is not fully known, it may name other resolv.conf files.
+            may_read_resolv_conf: arguments.unknown.is_some(),
+            words: arguments.words_without(&[LOOP_DETECTION]),
+            words_beside_file: arguments.words_without(&[LOOP_DETECTION, "servers-file"]),
             added: Vec::new(),
             mode,
             restart_reason,
             notes: Vec::new(),
+            warnings: Vec::new(),
         };
-        // With a servers file, the nanny writes what dnsmasq would read from other files.
         if plan.mode != EditMode::Restart {
             let extra = arguments.option_values("servers-file").pop();
             plan.extra_servers = extra.map(PathBuf::from);
-            if settings.forward == ForwardMode::Dnsmasq {
-                plan.resolv_files = arguments.resolv_files();
-            }
+        }
+        if settings.forward == ForwardMode::Dnsmasq && !plan.may_read_resolv_conf {
+            plan.resolv_files = arguments.resolv_files();
         }
 
+        plan.note_loop_detection(arguments, settings.forward);
         match settings.forward {
             ForwardMode::Dnsmasq => plan.note_conflicts(arguments),
             ForwardMode::Kubedns => plan.note_conflicts_of_cache(arguments),
@@ -183,9 +186,8 @@ impl LaunchPlan {
             argv.extend(["--server".into(), value.into()]);
         }
 
-        // If a servers file is possible, `words` or `added` already contains `--no-resolv`.
-        let reads_resolv_conf = routes.upstreams_from == UpstreamOrigin::ResolvConf;
-        if self.mode == EditMode::Restart && !reads_resolv_conf {
+        // Otherwise `words` or `added` already contains `--no-resolv`.
+        if self.may_read_resolv_conf && routes.upstreams_from != UpstreamOrigin::ResolvConf {
             argv.push("--no-resolv".into());
         }
         let added = self.added.iter().filter(|word| !is_servers_file(word));
@@ -193,10 +195,30 @@ impl LaunchPlan {
         argv
     }
 
+    fn note_loop_detection(&mut self, arguments: &DnsmasqArguments, forward: ForwardMode) {
+        if arguments.has_typed_option(LOOP_DETECTION) {
+            let reason = match forward {
+                ForwardMode::Dnsmasq => "the nanny itself detects loops through upstreams",
+                ForwardMode::Kubedns => "kubedns itself detects loops through upstreams",
+            };
+            self.notes
+                .push(format!("--{LOOP_DETECTION}: left out, because {reason}"));
+        }
+        if arguments.has_option_in_file(LOOP_DETECTION) {
+            self.warnings.push(format!(
+                "{LOOP_DETECTION} in dnsmasq's configuration file: remove it, because a loop through an upstream of kubedns can make dnsmasq stop using kubedns"
+            ));
+        }
+    }
+
     fn note_conflicts(&mut self, arguments: &DnsmasqArguments) {
-        // Without the nanny's servers file, dnsmasq itself reads resolv.conf and the user's servers
-        // file, as with kube-dns.
-        if self.mode == EditMode::Restart {
+        for server in arguments.fixed_servers() {
+            self.notes.push(format!(
+                "server={}: stays in dnsmasq's own configuration, so the nanny cannot leave it out if it forwards to dnsmasq",
+                server.value
+            ));
+        }
+        if self.may_read_resolv_conf {
             return;
         }
 
@@ -237,11 +259,6 @@ impl LaunchPlan {
                 ));
             }
         }
-        if arguments.has_option(LOOP_DETECTION) {
-            self.notes.push(format!(
-                "--{LOOP_DETECTION}: left out, because kubedns itself detects loops through upstreams"
-            ));
-        }
     }
 
     /// The nanny's additions. Apart from `--servers-file`, an option that the user gave is not
@@ -259,18 +276,14 @@ impl LaunchPlan {
         if lacks("keep-in-foreground") && lacks("no-daemon") {
             added.push("--keep-in-foreground".to_owned());
         }
+        if !self.may_read_resolv_conf && lacks("no-resolv") {
+            added.push("--no-resolv".to_owned());
+        }
         if let EditMode::Reload { file } = &self.mode {
-            if lacks("no-resolv") {
-                added.push("--no-resolv".to_owned());
-            }
             added.push(format!("{SERVERS_FILE}{}", file.display()));
         }
-        match forward {
-            ForwardMode::Dnsmasq if dnsmasq.loop_detection && lacks(LOOP_DETECTION) => {
-                added.push(format!("--{LOOP_DETECTION}"));
-            }
-            ForwardMode::Dnsmasq => {}
-            ForwardMode::Kubedns => added.extend(additions_of_cache(arguments, dnsmasq)),
+        if forward == ForwardMode::Kubedns {
+            added.extend(additions_of_cache(arguments, dnsmasq));
         }
 
         if lacks("log-facility") {

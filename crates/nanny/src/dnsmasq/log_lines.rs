@@ -3,13 +3,10 @@
 use std::net::IpAddr;
 
 use tracing::{debug, error, info, warn};
-use wire::Nameserver;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LogEvent {
     Started,
-    /// A query that dnsmasq sent to this upstream server came back to dnsmasq.
-    Loop(Nameserver),
     /// dnsmasq will not use this upstream server, because the address belongs to dnsmasq itself.
     OwnAddress(IpAddr),
     /// dnsmasq rejected queries because too many were waiting for upstream servers.
@@ -54,11 +51,6 @@ impl<'a> LogLine<'a> {
         }
         if text.starts_with("Maximum number of concurrent DNS queries reached") {
             return Some(LogEvent::TooManyQueries);
-        }
-
-        if let Some(rest) = text.strip_prefix("NOT using nameserver ") {
-            let server = rest.strip_suffix(" - query loop detected")?;
-            return Nameserver::from_dnsmasq(server).map(LogEvent::Loop);
         }
 
         let ip = text
@@ -136,7 +128,9 @@ const WARNINGS: [&str; 9] = [
     "nameserver ",
     "Insecure ",
 ];
-const DETAILS: [&str; 6] = [
+const DETAILS: [&str; 7] = [
+    // dnsmasq logs this line before it reads the servers file.
+    "warning: no upstream servers configured",
     "using nameserver ",
     "using standard nameservers ",
     "using only locally-known",
@@ -222,6 +216,7 @@ mod tests {
             "something: else",
         ];
         let details = [
+            "warning: no upstream servers configured",
             "using nameserver 192.0.2.1#53 for domain a.example",
             "compile time options: IPv6 GNU-getopt",
             "read /etc/hosts - 3 names",
@@ -253,25 +248,14 @@ mod tests {
 
     #[test]
     fn events_are_recognised() {
-        let looping_ipv4 = "NOT using nameserver 127.0.0.1#15304 - query loop detected ";
-        let looping_ipv6 = "NOT using nameserver 2001:db8::1#53 - query loop detected";
-        let looping_link_local = "NOT using nameserver fe80::1%lo#5353 - query loop detected";
         let own = "ignoring nameserver 127.0.0.1 - local interface";
-        let looped = |server: &str| Some(LogEvent::Loop(server.parse().unwrap()));
         let own_address = LogEvent::OwnAddress("127.0.0.1".parse().unwrap());
         for (text, event) in [
             (
                 "started, version 2.90 cachesize 150",
                 Some(LogEvent::Started),
             ),
-            (looping_ipv4, looped("127.0.0.1:15304")),
-            (looping_ipv6, looped("[2001:db8::1]:53")),
-            (
-                looping_link_local,
-                Nameserver::with_interface("fe80::1%lo", 5353).map(LogEvent::Loop),
-            ),
             (own, Some(own_address)),
-            ("NOT using nameserver x - query loop detected", None),
             ("ignoring nameserver", None),
         ] {
             let line = format!("dnsmasq[7]: {text}");

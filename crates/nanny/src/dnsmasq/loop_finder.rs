@@ -1,17 +1,18 @@
 //! Detects upstream servers that forward back to dnsmasq, even if the loop begins while dnsmasq
 //! runs.
 //!
-//! dnsmasq looks for loops (`--dns-loop-detect`), but only at its start and when it reads its
-//! servers again. So the nanny gives dnsmasq an argument, `--address=/DOMAIN/ADDRESS` with a random
-//! domain and a random address, and periodically asks each upstream for a random name of that
-//! domain. Only a server that forwards to this dnsmasq can answer with this address. When a loop
-//! begins or ends, the nanny makes dnsmasq read its servers again. dnsmasq then leaves out the
-//! server, or uses the server again.
+//! The nanny gives dnsmasq an argument, `--address=/DOMAIN/ADDRESS` with a random domain and a
+//! random address, and periodically asks each upstream for a random name of that domain. Only a
+//! server that forwards to this dnsmasq can answer with this address. While a loop lasts, the
+//! [routes](crate::config::routes) leave out the server.
 //!
-//! dnsmasq does not probe the servers of stub domains. Such a server may forward names outside its
-//! stub domain to the cluster DNS, but must not forward names of this domain back to dnsmasq. So
-//! the nanny asks these servers for [names of their domains](super::stub_probes), and leaves out a
-//! server if such a query comes back to dnsmasq.
+//! The server of a stub domain may forward names outside its stub domain to the cluster DNS, but
+//! must not forward names of this domain back to dnsmasq. So the nanny asks these servers for
+//! [names of their domains](super::stub_probes).
+//!
+//! dnsmasq never runs with its own loop detection (`--dns-loop-detect`). dnsmasq would stop using
+//! kubedns after a loop through one of kubedns' upstreams, and would then refuse the queries by
+//! which kubedns detects this loop.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -25,22 +26,19 @@ use hickory_proto::rr::{Name, RData, RecordType};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
 use wire::{Nameserver, ServerAddr, Transport};
 
-use crate::config::routes::{Routes, StubServer, UpstreamOrigin};
+use crate::config::routes::{RoutedServer, Routes};
 use crate::dnsmasq::stub_probes::StubProbes;
-use crate::report::Report;
 
-/// Maximum number of concurrent probes of servers that serve all names. The same maximum applies to
-/// the servers of stub domains.
+/// Maximum number of concurrent probes.
 const MAX_PROBES: usize = 64;
-/// Pause before the first probes, at the start and after a change of the routes. A loop through a
-/// Service that selects this pod begins only when the pod is ready, so earlier probes would not
-/// find the loop.
-const MIN_PAUSE: Duration = Duration::from_secs(4);
+/// Pause before the first probes, at the start and after a change of the routes. The pause is short
+/// because dnsmasq itself does not look for loops.
+const MIN_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between probes. The pause doubles each time until it reaches this length, so a
-/// new loop is found within half a minute.
+/// new loop is found within half a minute. A loop through a Service that selects this pod begins
+/// only when the pod is ready.
 const MAX_PAUSE: Duration = Duration::from_secs(20);
 /// The prefix of the random address. Packets to this prefix are discarded (RFC 6666), so no server
 /// has such an address. An address of a private range would be filtered by servers that protect
@@ -91,57 +89,28 @@ impl LoopMark {
     }
 }
 
-/// The requests of the loop detection to the [`Router`](crate::router::Router).
-#[derive(Debug, Default)]
-pub(crate) struct LoopRequests {
-    /// The number of reloads requested so far. At a reload, dnsmasq reads its servers again, and
-    /// looks for loops.
-    pub(crate) reloads: watch::Sender<u64>,
-    /// The servers of stub domains to leave out.
-    pub(crate) stub_loops: watch::Sender<BTreeSet<StubServer>>,
-}
-
-/// The servers to probe.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct ProbedServers {
-    for_all_names: BTreeSet<Nameserver>,
-    of_stub_domains: BTreeSet<StubServer>,
-}
-
 /// The task that detects loops.
 #[derive(Debug)]
 pub(crate) struct LoopFinder {
     mark: LoopMark,
-    /// The servers in dnsmasq's arguments that serve all names.
-    in_arguments: Vec<Nameserver>,
-    routes: watch::Receiver<Routes>,
     stub_probes: StubProbes,
-    requests: LoopRequests,
-    found: BTreeSet<Nameserver>,
-    /// The servers for which dnsmasq disagrees with the probes.
-    disputed: BTreeSet<String>,
-    report: Report,
+    routes: watch::Receiver<Routes>,
+    loops: watch::Sender<BTreeSet<RoutedServer>>,
 }
 
 impl LoopFinder {
-    /// Creates a finder that probes the upstreams of `routes`, and the upstreams `in_arguments`.
+    /// Creates a finder that probes the servers in `routes`, and sends those in a loop to `loops`.
     pub(crate) fn new(
         mark: LoopMark,
-        in_arguments: Vec<Nameserver>,
-        routes: watch::Receiver<Routes>,
         stub_probes: StubProbes,
-        requests: LoopRequests,
-        report: Report,
+        routes: watch::Receiver<Routes>,
+        loops: watch::Sender<BTreeSet<RoutedServer>>,
     ) -> Self {
         Self {
             mark,
-            in_arguments,
-            routes,
             stub_probes,
-            requests,
-            found: BTreeSet::new(),
-            disputed: BTreeSet::new(),
-            report,
+            routes,
+            loops,
         }
     }
 
@@ -154,73 +123,58 @@ impl LoopFinder {
     async fn probe_repeatedly(&mut self) {
         let mut pause = MIN_PAUSE;
         loop {
-            let probed = self.servers();
-            match timeout(pause, self.servers_changed(&probed)).await {
-                Ok(Ok(())) => {
+            let probed = self.routes.borrow().probed.clone();
+            let changed = self.routes.wait_for(|routes| routes.probed != probed);
+            match timeout(pause, changed).await {
+                Ok(Ok(_)) => {
                     pause = MIN_PAUSE;
                     continue;
                 }
                 Ok(Err(_)) => return,
                 Err(_) => pause = (pause * 2).min(MAX_PAUSE),
             }
-            self.probe_servers().await;
+            self.probe_servers(&probed).await;
         }
-    }
-
-    async fn servers_changed(
-        &mut self,
-        probed: &ProbedServers,
-    ) -> Result<(), watch::error::RecvError> {
-        let in_arguments = self.in_arguments.clone();
-        self.routes
-            .wait_for(|routes| probed_servers(routes, &in_arguments) != *probed)
-            .await
-            .map(drop)
-    }
-
-    fn servers(&self) -> ProbedServers {
-        probed_servers(&self.routes.borrow(), &self.in_arguments)
     }
 
     /// Probes each server once.
-    async fn probe_servers(&mut self) {
-        let ProbedServers {
-            for_all_names,
-            of_stub_domains,
-        } = self.servers();
-        let probes = for_all_names.iter().copied();
-        let probes = stream::iter(probes.map(|server| self.probe(server)));
-        let stub_probes = of_stub_domains.iter().cloned();
-        let stub_probes = stream::iter(stub_probes.map(|server| self.probe_stub(server)));
-        let (results, stub_results): (Vec<_>, Vec<_>) = tokio::join!(
-            probes.buffered(MAX_PROBES).collect(),
-            stub_probes.buffered(MAX_PROBES).collect(),
-        );
+    async fn probe_servers(&self, servers: &BTreeSet<RoutedServer>) {
+        let probes = stream::iter(servers.iter().cloned().map(|server| self.probe(server)));
+        let results: Vec<_> = probes.buffered(MAX_PROBES).collect().await;
 
-        let mut found = BTreeSet::new();
-        for (server, leads_back) in for_all_names.into_iter().zip(results) {
-            // A server without a result keeps its previous result, which may come from dnsmasq's
-            // own loop detection.
-            if leads_back.unwrap_or_else(|| self.report.is_loop(server)) {
-                found.insert(server);
-            }
-        }
-        self.record_loops(found);
+        // A server without a result keeps its previous result.
+        let before = self.loops.borrow().clone();
+        let in_loop = servers
+            .iter()
+            .zip(results)
+            .filter(|(server, leads_back)| leads_back.unwrap_or_else(|| before.contains(server)))
+            .map(|(server, _)| server.clone());
+        let found: BTreeSet<RoutedServer> = in_loop.collect();
 
-        let before = self.requests.stub_loops.borrow().clone();
-        let mut stub_loops = BTreeSet::new();
-        for (server, leads_back) in of_stub_domains.into_iter().zip(stub_results) {
-            if leads_back.unwrap_or_else(|| before.contains(&server)) {
-                stub_loops.insert(server);
-            }
-        }
-        self.record_stub_loops(&before, stub_loops);
+        self.loops.send_if_modified(|known| {
+            let has_changed = *known != found;
+            *known = found;
+            has_changed
+        });
     }
 
-    /// Returns whether the server of a stub domain forwards the names of this domain to this
-    /// dnsmasq. `None` if the probe proves nothing.
-    async fn probe_stub(&self, StubServer { domain, server }: StubServer) -> Option<bool> {
-        let probe = self.stub_probes.start(&domain)?;
+    /// Returns whether the server forwards its names to this dnsmasq. `None` if the probe proves
+    /// nothing.
+    async fn probe(&self, RoutedServer { domain, server }: RoutedServer) -> Option<bool> {
+        match domain {
+            Some(domain) => self.probe_stub(&domain, server).await,
+            None => self.probe_upstream(server).await,
+        }
+    }
+
+    async fn probe_upstream(&self, server: Nameserver) -> Option<bool> {
+        let query = self.mark.new_query();
+        let answer = query_server(&ServerAddr::from(server), Transport::Udp, &query, TIMEOUT).await;
+        self.mark.leads_back(&answer.ok()?)
+    }
+
+    async fn probe_stub(&self, domain: &str, server: Nameserver) -> Option<bool> {
+        let probe = self.stub_probes.start(domain)?;
         let server = ServerAddr::from(server);
         let answer = query_server(&server, Transport::Udp, &probe.query(), TIMEOUT).await;
 
@@ -233,68 +187,6 @@ impl LoopFinder {
             ResponseCode::ServFail => None,
             _ => Some(false),
         }
-    }
-
-    fn record_stub_loops(&self, before: &BTreeSet<StubServer>, found: BTreeSet<StubServer>) {
-        for StubServer { domain, server } in found.difference(before) {
-            warn!(
-                %server,
-                domain,
-                "server of stub domain forwards to dnsmasq, and gets no queries for names in the domain while the loop lasts"
-            );
-        }
-        for StubServer { domain, server } in before.difference(&found) {
-            info!(
-                %server,
-                domain,
-                "forwarding loop through the server of the stub domain has ended"
-            );
-        }
-
-        self.requests.stub_loops.send_if_modified(|known| {
-            let has_changed = *known != found;
-            *known = found;
-            has_changed
-        });
-    }
-
-    async fn probe(&self, server: Nameserver) -> Option<bool> {
-        let query = self.mark.new_query();
-        let answer = query_server(&ServerAddr::from(server), Transport::Udp, &query, TIMEOUT).await;
-        self.mark.leads_back(&answer.ok()?)
-    }
-
-    fn record_loops(&mut self, found: BTreeSet<Nameserver>) {
-        for server in found.difference(&self.found) {
-            warn!(%server, "upstream server forwards to dnsmasq, and gets no queries for names outside the stub domains while the loop lasts");
-        }
-        for server in self.found.difference(&found) {
-            info!(%server, "forwarding loop through the upstream server has ended");
-        }
-
-        // A reload empties the cache of dnsmasq. So if dnsmasq still disagrees with the probes
-        // after a reload, the same finding causes no further reload.
-        let disputed = self.report.set_probed_loops(&found);
-        let is_new = found != self.found || disputed != self.disputed;
-        if !disputed.is_empty() && is_new {
-            self.requests.reloads.send_modify(|count| *count += 1);
-        }
-        self.disputed = disputed;
-        self.found = found;
-    }
-}
-
-/// The servers to which dnsmasq itself forwards external names and the names of stub domains.
-fn probed_servers(routes: &Routes, in_arguments: &[Nameserver]) -> ProbedServers {
-    let of_routes: &[Nameserver] = match routes.upstreams_from {
-        // kubedns looks for the loops of its own upstreams.
-        UpstreamOrigin::Kubedns => &[],
-        UpstreamOrigin::ResolvConf | UpstreamOrigin::Configuration => &routes.upstreams,
-    };
-    let all = of_routes.iter().chain(in_arguments).copied();
-    ProbedServers {
-        for_all_names: all.collect(),
-        of_stub_domains: routes.probed.iter().cloned().collect(),
     }
 }
 

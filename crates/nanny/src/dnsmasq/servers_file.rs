@@ -25,7 +25,8 @@ pub fn render(routes: &Routes, extra: &str) -> String {
 }
 
 /// The values of `server=`, or of `--server` on a command line: first [`Routes::own_names`], then
-/// the stub domains, then the domains of the loop probes, then the upstream servers.
+/// the stub domains, then the domains of the loop probes, then the servers from dnsmasq's command
+/// line, and last the upstream servers.
 pub fn server_values(routes: &Routes) -> Vec<String> {
     let mut values = Vec::new();
     for (name, server) in &routes.own_names {
@@ -38,6 +39,9 @@ pub fn server_values(routes: &Routes) -> Vec<String> {
     }
     for (domain, server) in &routes.probe_domains {
         values.push(format!("/{domain}/{}", format_address(*server)));
+    }
+    for server in &routes.argument_servers {
+        values.push(server.value.clone());
     }
     for server in &routes.upstreams {
         values.push(format_address(*server));

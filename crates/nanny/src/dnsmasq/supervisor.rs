@@ -282,7 +282,6 @@ impl Supervisor {
     fn handle_event(&self, instance: &mut DnsmasqInstance, event: &LogEvent) {
         match event {
             LogEvent::Started => self.mark_up(instance),
-            LogEvent::Loop(server) => self.report.add_loop(*server),
             LogEvent::OwnAddress(ip) => {
                 warn!(%ip, "dnsmasq ignores a server: dnsmasq itself listens on this address");
             }
@@ -304,7 +303,7 @@ impl Supervisor {
         let in_force = self.delivery.in_force();
         let delivered = if instance.reads_file {
             self.replace_servers(instance, &routes).await
-        // The servers are the same, but dnsmasq has to flush its cache or to look for loops again.
+        // The servers are the same, but dnsmasq has to flush its cache.
         } else if routes.equal_except_flushes(in_force) {
             self.send_sighup(instance).await
         } else if self.may_restart || routes.restore_stub_domain_of(in_force) {

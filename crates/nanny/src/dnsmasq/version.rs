@@ -47,8 +47,6 @@ pub(crate) struct DnsmasqRelease(u32, u32, u32);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DnsmasqVersion {
     pub(crate) version: String,
-    /// dnsmasq was built with support for `--dns-loop-detect`.
-    pub(crate) loop_detection: bool,
     /// The version of the distribution's package, if known.
     pub(crate) package: Option<String>,
 }
@@ -78,21 +76,9 @@ impl DnsmasqVersion {
         let words = output.lines().next()?.strip_prefix("Dnsmasq version ")?;
         let version = words.split_whitespace().next()?.to_owned();
 
-        let options = output
-            .lines()
-            .find_map(|line| line.strip_prefix("Compile time options: "))
-            .unwrap_or_default();
-        let loop_detection = options
-            .split_whitespace()
-            .any(|option| option == "loop-detect");
-
         // If the versions differ, the executable is not from the package.
         let package = package.filter(|package| package.starts_with(&version));
-        Some(Self {
-            version,
-            loop_detection,
-            package,
-        })
+        Some(Self { version, package })
     }
 
     /// Returns whether dnsmasq has `--fast-dns-retry`.
@@ -188,10 +174,6 @@ mod tests {
     fn version_output_is_parsed() {
         let found = dnsmasq("2.90", None);
         assert_eq!(found.version, "2.90");
-        assert!(found.loop_detection);
-        let other =
-            "Dnsmasq version 2.80  Copyright\nCompile time options: no-loop-detect inotify\n";
-        assert!(!DnsmasqVersion::parse(other, None).unwrap().loop_detection);
         assert_eq!(DnsmasqVersion::parse("BusyBox v1.36", None), None);
         assert_eq!(DnsmasqVersion::parse("", None), None);
     }

@@ -7,35 +7,13 @@ use std::time::SystemTime;
 use chrono::{DateTime, SecondsFormat, Utc};
 use dnsconfig::ConfigState;
 use reports::nanny::{ConfigurationFault, NannyStatus, PendingRoutes};
-use wire::Nameserver;
 
-use crate::config::routes::{OmittedServer, Routes, StubServer};
+use crate::config::routes::{OmittedServer, RoutedServer, Routes};
 
-/// The document, and the sets of servers from which its list of loops is computed.
+/// The status document, with the operations that update it.
 #[derive(Debug, Clone)]
 pub(crate) struct StatusRecord {
     pub(crate) document: NannyStatus,
-    loops: LoopSources,
-}
-
-/// The servers in forwarding loops, grouped by how the loops were found.
-#[derive(Debug, Clone, Default)]
-struct LoopSources {
-    /// The servers that are dnsmasq itself, or that forward the names of their stub domain to
-    /// dnsmasq. The routes leave out these servers.
-    omitted: BTreeSet<String>,
-    /// The servers through which a probe sent by the nanny came back to dnsmasq.
-    probed: BTreeSet<String>,
-    /// The servers through which a probe sent by dnsmasq itself came back. dnsmasq probes at its
-    /// start and at each reload.
-    by_dnsmasq: BTreeSet<String>,
-}
-
-impl LoopSources {
-    fn all(&self) -> BTreeSet<String> {
-        let sources = [&self.omitted, &self.probed, &self.by_dnsmasq];
-        sources.into_iter().flatten().cloned().collect()
-    }
 }
 
 impl StatusRecord {
@@ -47,7 +25,6 @@ impl StatusRecord {
                 started_at: Some(format_time(SystemTime::now())),
                 ..document
             },
-            loops: LoopSources::default(),
         }
     }
 
@@ -71,43 +48,28 @@ impl StatusRecord {
         configuration.upstream_nameservers = to_strings(&state.config.upstream_nameservers);
     }
 
-    /// Copies the routes in force. Loops that dnsmasq found are removed: after each reload dnsmasq
-    /// looks for loops again.
+    /// Copies the routes in force.
     pub(crate) fn set_routes(&mut self, routes: &Routes) {
         let status = &mut self.document.routes;
         status.stub_domains = server_lists(&routes.stub_domains);
         status.upstreams = to_strings(&routes.upstreams);
         status.upstreams_from = Some(routes.upstreams_from.label().to_owned());
-        self.loops.by_dnsmasq.clear();
-        status.loops = self.loops.all();
     }
 
     /// Copies the servers that the newest routes leave out.
     pub(crate) fn set_omissions(&mut self, omissions: &BTreeSet<OmittedServer>) {
         let status = &mut self.document.routes;
-        self.loops.omitted.clear();
+        status.loops.clear();
         status.unresolved.clear();
         for omission in omissions {
             match omission {
                 OmittedServer::Unresolved { name, .. } => status.unresolved.insert(name.clone()),
-                OmittedServer::Loop { server, .. }
-                | OmittedServer::LeadsBack(StubServer { server, .. }) => {
-                    self.loops.omitted.insert(server.to_string())
+                OmittedServer::Loop(RoutedServer { server, .. })
+                | OmittedServer::LeadsBack(RoutedServer { server, .. }) => {
+                    status.loops.insert(server.to_string())
                 }
             };
         }
-        status.loops = self.loops.all();
-    }
-
-    /// Sets the loops that the nanny's probes found. Returns the servers for which dnsmasq
-    /// disagrees with the probes.
-    pub(crate) fn set_probed_loops(&mut self, servers: &BTreeSet<Nameserver>) -> BTreeSet<String> {
-        self.loops.probed = servers.iter().map(ToString::to_string).collect();
-        self.document.routes.loops = self.loops.all();
-        let LoopSources {
-            probed, by_dnsmasq, ..
-        } = &self.loops;
-        probed.symmetric_difference(by_dnsmasq).cloned().collect()
     }
 
     /// Sets the reason why the newest routes are pending; `None` when they are in force.
@@ -121,12 +83,6 @@ impl StatusRecord {
             reason: Some(reason.to_owned()),
             since,
         });
-    }
-
-    /// Adds a loop that dnsmasq found.
-    pub(crate) fn add_loop(&mut self, server: Nameserver) {
-        self.loops.by_dnsmasq.insert(server.to_string());
-        self.document.routes.loops = self.loops.all();
     }
 }
 

@@ -3,6 +3,7 @@
 //! it, for example for `hosts` or for servers over TLS. When the routes of kubedns change, the
 //! nanny makes dnsmasq flush its cache.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -279,27 +280,52 @@ async fn empty_configuration_is_no_proof() {
     rig.end().await;
 }
 
-/// If an upstream of kubedns forwards to dnsmasq, kubedns leaves out the upstream. dnsmasq must not
-/// leave out kubedns, its only server, although the loop passes through kubedns.
-#[tokio::test]
-async fn loop_of_upstream_keeps_kubedns() {
-    let plan = NannySetup::new();
-    let dnsmasq = plan.server();
-    let kubedns = Upstream::start(move |asked: &Asked| match asked.name() {
-        name if name.ends_with("outside.test.") => Reply::to(&asked.packet)
-            .answer(&format!("{name} 0 IN A 192.0.2.1"))
-            .into(),
+/// A kubedns with an upstream that forwards all names outside `outside.test` to dnsmasq.
+async fn start_looping_kubedns(said: Said, dnsmasq: SocketAddr) -> Upstream {
+    Upstream::start(move |asked: &Asked| match asked.name() {
+        name if name.ends_with("outside.test.") => react(&said, asked),
+        name if name == "routes.kubedns." => react(&said, asked),
         _ => Reaction::send_on(asked, dnsmasq),
     })
-    .await;
-    let plan = plan
-        .flag("-forward=kubedns")
-        .flag(format!("-kubednsServer={}", at(&kubedns)));
-    let mut rig = plan.dnsmasq("--dns-loop-detect").start().await;
-    rig.logs("--dns-loop-detect: left out").await;
-    rig.until_all("192.0.2.1").await;
-    assert_eq!(rig.status()["routes"]["loops"], json!([]));
-    rig.end().await;
+    .await
+}
+
+/// If an upstream of kubedns forwards to dnsmasq, kubedns leaves out the upstream. dnsmasq must not
+/// leave out kubedns, although the loop passes through kubedns.
+#[tokio::test]
+async fn loop_of_upstream_keeps_kubedns() {
+    let other = Upstream::answering("192.0.2.99").await;
+    let rule = [
+        ("bogusPriv", "true".to_owned()),
+        ("upstreamNameservers", only(&other)),
+    ];
+    let said = Said {
+        tells: true,
+        address: "192.0.2.1".to_owned(),
+        configuration: version_of(&rule),
+        ..Said::default()
+    };
+    for (flag, config, argument) in [
+        ("-forward=kubedns", &[][..], "--dns-loop-detect"),
+        ("-forward=dnsmasq", &[], "--server=KUBEDNS"),
+        ("-forward=dnsmasq", &rule, "--dns-loop-detect"),
+    ] {
+        let plan = NannySetup::new();
+        let kubedns = start_looping_kubedns(said.clone(), plan.server()).await;
+        let server = at(&kubedns).replace(':', "#");
+        let plan = plan
+            .flag(flag)
+            .flag(format!("-kubednsServer={}", at(&kubedns)))
+            .dnsmasq(argument.replace("KUBEDNS", &server))
+            .config(config);
+        let mut rig = plan.start().await;
+        if argument == "--dns-loop-detect" {
+            rig.logs("--dns-loop-detect: left out").await;
+        }
+        rig.until_all("192.0.2.1").await;
+        assert_eq!(rig.status()["routes"]["loops"], json!([]), "{argument}");
+        rig.end().await;
+    }
 }
 
 /// The version of a configuration with these keys.

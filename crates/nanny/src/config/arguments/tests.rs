@@ -141,7 +141,11 @@ fn options_are_removed_with_values() {
     for (line, expected) in [
         ("-k --servers-file=/a -q", "-k -q"),
         ("-k --servers-file /a -q", "-k -q"),
-        ("--servers=/a --server=192.0.2.1", "--server=192.0.2.1"),
+        (
+            "--servers=/a --server=/a/192.0.2.1",
+            "--server=/a/192.0.2.1",
+        ),
+        ("-k -S 192.0.2.1 --local=192.0.2.2 -q", "-k -q"),
         ("--server /a/192.0.2.1 -k", "--server /a/192.0.2.1 -k"),
         ("-k -- --servers-file=/a", "-k -- --servers-file=/a"),
         (
@@ -151,6 +155,38 @@ fn options_are_removed_with_values() {
     ] {
         let without = read(line).words_without(&["servers-file"]);
         assert_eq!(without, words(expected), "{line}");
+    }
+}
+
+/// The servers for all names that the nanny takes from the command line, and those that it leaves
+/// to dnsmasq.
+#[test]
+fn servers_for_all_names_are_movable() {
+    for (line, movable, fixed) in [
+        (
+            "-k --server=192.0.2.1#5353@eth0",
+            "192.0.2.1#5353@eth0 192.0.2.1:5353",
+            "",
+        ),
+        (
+            "-S 2001:db8::1 --local=192.0.2.2",
+            "2001:db8::1 [2001:db8::1]:53 192.0.2.2 192.0.2.2:53",
+            "",
+        ),
+        ("-kS192.0.2.1", "", "192.0.2.1 192.0.2.1:53"),
+        ("--server=/a.example/192.0.2.1", "", ""),
+        ("--server=//192.0.2.1 --server=dns.example", "", ""),
+        ("-- --server=192.0.2.1", "", ""),
+    ] {
+        let texts = |servers: Vec<ArgumentServer>| {
+            let texts = servers
+                .iter()
+                .map(|server| format!("{} {}", server.value, server.address));
+            texts.collect::<Vec<_>>().join(" ")
+        };
+        let arguments = read(line);
+        assert_eq!(texts(arguments.movable_servers()), movable, "{line}");
+        assert_eq!(texts(arguments.fixed_servers()), fixed, "{line}");
     }
 }
 
@@ -167,7 +203,10 @@ fn configuration_files_count_too() {
     let arguments = DnsmasqArguments::read(words(&format!("-k -C {}", path("main.conf"))));
     assert_eq!(arguments.unknown, None);
     assert!(arguments.has_option("no-resolv") && !arguments.has_typed_option("no-resolv"));
+    assert!(arguments.has_option_in_file("no-resolv") && !arguments.has_option_in_file("k"));
     assert_eq!(arguments.option_values("server"), ["192.0.2.1#5353"]);
+    let fixed = arguments.fixed_servers();
+    assert_eq!(fixed[0].address.to_string(), "192.0.2.1:5353");
     let address = arguments.probe_address().unwrap();
     assert_eq!(address.to_string(), "127.0.0.2:5353");
 
@@ -190,7 +229,9 @@ proptest::proptest! {
         let arguments = DnsmasqArguments::from_words(words.clone());
         let _ = (arguments.port(), arguments.probe_address(), arguments.resolv_files());
         let _ = arguments.domains_routed_to("127.0.0.1:10053".parse().unwrap());
-        if !arguments.has_typed_option("servers-file") {
+        let is_changed = arguments.has_typed_option("servers-file")
+            || !arguments.movable_servers().is_empty();
+        if !is_changed {
             proptest::prop_assert_eq!(arguments.words_without(&["servers-file"]), words);
         }
     }

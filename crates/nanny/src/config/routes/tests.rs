@@ -24,11 +24,12 @@ fn route_sources<'a>(
     RouteSources {
         config,
         resolv_conf,
+        argument_servers: &[],
         names,
         listening,
         servfail_server: "127.0.0.1:9999".parse().unwrap(),
         probe_label: None,
-        stub_loops: const { &BTreeSet::new() },
+        loops: const { &BTreeSet::new() },
         forward: ForwardMode::Dnsmasq,
         kubedns: "127.0.0.1:10053".parse().unwrap(),
         kubedns_follows: true,
@@ -66,19 +67,20 @@ fn compute(
     let ComputedRoutes { routes, omitted } = computed(&config, &resolv_conf, names, &local());
     let mut lines = crate::dnsmasq::servers_file::server_values(&routes);
     lines.extend(omitted.iter().map(|omitted| match omitted {
-        OmittedServer::Loop { domain, server } => {
-            format!("loop {server} for {}", domain.as_deref().unwrap_or("all"))
-        }
-        OmittedServer::LeadsBack(StubServer { domain, server }) => {
-            format!("probed loop {server} for {domain}")
-        }
+        OmittedServer::Loop(server) => format!("loop {}", described(server)),
+        OmittedServer::LeadsBack(server) => format!("probed loop {}", described(server)),
         OmittedServer::Unresolved { domain, name } => format!("unresolved {name} for {domain}"),
     }));
     lines.join("; ")
 }
 
+/// Formats a server as `192.0.2.1:53 for acme.example`.
+fn described(RoutedServer { domain, server }: &RoutedServer) -> String {
+    format!("{server} for {}", domain.as_deref().unwrap_or("all"))
+}
+
 #[test]
-fn stub_server_that_leads_back_is_left_out() {
+fn server_that_leads_back_is_left_out() {
     let config = parse(&[
         (
             "stubDomains",
@@ -86,14 +88,16 @@ fn stub_server_that_leads_back_is_left_out() {
         ),
         ("upstreamNameservers", r#"["192.0.2.1"]"#),
     ]);
-    let server = |domain: &str, server: &str| StubServer {
-        domain: domain.to_owned(),
+    let arguments = DnsmasqArguments::from_words(vec!["--server=192.0.2.3@eth0".into()]);
+    let server = |domain: Option<&str>, server: &str| RoutedServer {
+        domain: domain.map(str::to_owned),
         server: server.parse().unwrap(),
     };
-    let compute = |loops: &BTreeSet<StubServer>| {
+    let compute = |loops: &BTreeSet<RoutedServer>| {
         Routes::compute(&RouteSources {
             probe_label: Some("forward-loop.1"),
-            stub_loops: loops,
+            argument_servers: &arguments.movable_servers(),
+            loops,
             ..route_sources(
                 &config,
                 &[],
@@ -103,26 +107,85 @@ fn stub_server_that_leads_back_is_left_out() {
         })
     };
     let lines = |routes: &Routes| crate::dnsmasq::servers_file::server_values(routes).join("; ");
-    let probes = "/forward-loop.1.acme.example/127.0.0.1#9999; /forward-loop.1.beta.example/127.0.0.1#9999; 192.0.2.1";
+    let probes =
+        "/forward-loop.1.acme.example/127.0.0.1#9999; /forward-loop.1.beta.example/127.0.0.1#9999";
+    let upstreams = "192.0.2.3@eth0; 192.0.2.1";
 
     let before = compute(&BTreeSet::new());
     let servers = "/acme.example/192.0.2.1; /acme.example/192.0.2.2; /beta.example/192.0.2.1";
-    assert_eq!(lines(&before.routes), format!("{servers}; {probes}"));
-    assert_eq!(before.routes.probed.len(), 3);
+    assert_eq!(
+        lines(&before.routes),
+        format!("{servers}; {probes}; {upstreams}")
+    );
+    let servers = before.routes.probed.iter().map(described);
+    let expected = [
+        "192.0.2.1:53 for all",
+        "192.0.2.3:53 for all",
+        "192.0.2.1:53 for acme.example",
+        "192.0.2.2:53 for acme.example",
+        "192.0.2.1:53 for beta.example",
+    ];
+    assert_eq!(servers.collect::<Vec<_>>(), expected);
 
     // The same server stays in use for names that it does not forward back.
-    let loops = BTreeSet::from([server("acme.example", "192.0.2.1")]);
+    let loops = BTreeSet::from([server(Some("acme.example"), "192.0.2.1")]);
     let one = compute(&loops);
     let servers = "/acme.example/192.0.2.2; /beta.example/192.0.2.1";
-    assert_eq!(lines(&one.routes), format!("{servers}; {probes}"));
+    assert_eq!(
+        lines(&one.routes),
+        format!("{servers}; {probes}; {upstreams}")
+    );
     assert_eq!(one.routes.probed, before.routes.probed);
     let left_out = loops.iter().cloned().map(OmittedServer::LeadsBack);
     assert_eq!(one.omitted, left_out.collect());
+
+    for (looping, left) in [("192.0.2.1", "192.0.2.3@eth0"), ("192.0.2.3", "192.0.2.1")] {
+        let routes = compute(&BTreeSet::from([server(None, looping)])).routes;
+        assert!(lines(&routes).ends_with(&format!("{probes}; {left}")));
+        assert!(routes.drop_server_of(&before.routes));
+    }
 
     let all = compute(&before.routes.probed);
     let servers = "/acme.example/127.0.0.1#9999; /beta.example/127.0.0.1#9999";
     assert_eq!(lines(&all.routes), format!("{servers}; {probes}"));
     assert_eq!(all.routes.failing.len(), 2);
+}
+
+/// If a probe of kubedns comes back, the loop passes through an upstream of kubedns, and kubedns
+/// leaves out this upstream.
+#[test]
+fn kubedns_behind_dnsmasq_is_not_probed() {
+    let argument = DnsmasqArguments::from_words(vec!["-S127.0.0.1#10053".into()]);
+    let bogus_priv = parse(&[("bogusPriv", "true")]);
+    let tls = parse(&[("upstreamNameservers", r#"["tls://192.0.2.2"]"#)]);
+    let kubedns = parse(&[("upstreamNameservers", r#"["127.0.0.1:10053"]"#)]);
+    for (config, arguments, is_behind, expected) in [
+        (&Config::default(), &argument, true, "127.0.0.1#10053"),
+        (&bogus_priv, &local(), true, "127.0.0.1#10053"),
+        (&tls, &local(), true, "127.0.0.1#10053"),
+        (&kubedns, &local(), true, "127.0.0.1#10053"),
+        (&kubedns, &local(), false, ""),
+    ] {
+        let routes = Routes::compute(&RouteSources {
+            argument_servers: &arguments.movable_servers(),
+            probe_label: Some("forward-loop.1"),
+            loops: &BTreeSet::from([RoutedServer {
+                domain: None,
+                server: "127.0.0.1:10053".parse().unwrap(),
+            }]),
+            kubedns_is_behind: is_behind,
+            ..route_sources(
+                config,
+                &[],
+                &ResolvedNames::default(),
+                &ListenAddresses::from_arguments(&local()),
+            )
+        })
+        .routes;
+        let values = crate::dnsmasq::servers_file::server_values(&routes).join("; ");
+        assert_eq!(values, expected, "{config:?}");
+        assert_eq!(routes.probed.is_empty(), is_behind, "{config:?}");
+    }
 }
 
 fn plain(stub_domains: &str, upstreams: &str, resolv_conf: &[&str]) -> String {

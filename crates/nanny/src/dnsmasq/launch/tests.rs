@@ -20,7 +20,6 @@ fn words(line: &str) -> Vec<OsString> {
 fn dnsmasq(version: &str) -> DnsmasqVersion {
     DnsmasqVersion {
         version: version.to_owned(),
-        loop_detection: true,
         package: None,
     }
 }
@@ -61,15 +60,16 @@ fn argv(line: &str) -> String {
 }
 
 #[test]
-fn stock_arguments_come_first_unchanged() {
+fn stock_arguments_come_first() {
     let stock = "-k --cache-size=1000 --no-negcache --dns-loop-detect --log-facility=- \
                  --server=/cluster.local/127.0.0.1#10053 --server=/in-addr.arpa/127.0.0.1#10053 \
                  --server=/ip6.arpa/127.0.0.1#10053";
+    let kept = stock.replace("--dns-loop-detect ", "");
     let expected =
-        format!("{stock} --no-resolv --servers-file={FILE} --pid-file --user=root --group=root");
+        format!("{kept} --no-resolv --servers-file={FILE} --pid-file --user=root --group=root");
     assert_eq!(argv(stock), expected);
     let bare = format!(
-        "--keep-in-foreground --no-resolv --servers-file={FILE} --dns-loop-detect --log-facility=- --pid-file \
+        "--keep-in-foreground --no-resolv --servers-file={FILE} --log-facility=- --pid-file \
          --user=root --group=root"
     );
     assert_eq!(argv(""), bare);
@@ -77,7 +77,7 @@ fn stock_arguments_come_first_unchanged() {
 
 #[test]
 fn user_options_are_not_repeated() {
-    let given = "-d -R -8 /var/log/x -x /run/x -u me --group=us --dns-loop-detect";
+    let given = "-d -R -8 /var/log/x -x /run/x -u me --group=us";
     assert_eq!(argv(given), format!("{given} --servers-file={FILE}"));
 }
 
@@ -86,12 +86,14 @@ fn conflicts_are_resolved_and_told() {
     let usual = "/etc/resolv.conf";
     let unused = "--no-resolv: resolv.conf is not used";
     let replaced = "--resolv-file=/a, /b: used in place of /etc/resolv.conf";
+    let removed = "--dns-loop-detect: left out, because the nanny itself detects loops";
     let kept = "--servers-file=/own: dnsmasq gets the lines of this file";
     for (line, resolv_files, extra, note) in [
         ("-k", usual, "", ""),
         ("-k -R", "", "", unused),
         ("-k -r /a --resolv-file=/b", "/a /b", "", replaced),
         ("-k --servers-file=/own", usual, "/own", kept),
+        ("-k --dns-loop-detect", usual, "", removed),
     ] {
         let plan = plan(line);
         let files: Vec<String> = plan
@@ -107,6 +109,7 @@ fn conflicts_are_resolved_and_told() {
         assert_eq!(notes.is_empty(), note.is_empty(), "{line}");
         let argv = text(&plan.argv(&Routes::default()));
         assert_eq!(argv.matches("servers-file").count(), 1, "{line}");
+        assert!(!argv.contains("dns-loop-detect"), "{line}");
     }
     assert!(!plan("-k --no-poll").follow_resolv);
 }
@@ -126,9 +129,14 @@ fn cache_mode_adds_its_options() {
     let route = " --server=/a.example/192.0.2.1";
     for (further, kept, without, note) in [
         ("", "", "", ""),
-        (" --dns-loop-detect", "", "", "--dns-loop-detect: left out"),
+        (
+            " --dns-loop-detect",
+            "",
+            "",
+            "--dns-loop-detect: left out, because kubedns",
+        ),
         (" -0 7", " -0 7", "--dns-forward-max=600 ", ""),
-        (" -S 192.0.2.1", " -S 192.0.2.1", "", beside),
+        (" -S 192.0.2.1", "", "", beside),
         (" --fast-dns-retry", " --fast-dns-retry", retry, ""),
         (" -o", " -o", "--all-servers ", ""),
         (route, route, "", ""),
@@ -177,42 +185,79 @@ fn cache_mode_without_file_has_arguments() {
 
 #[test]
 fn servers_are_arguments_without_file() {
+    let line = "-k --server=192.0.2.9@eth0 --servers-file=/own --dns-loop-detect";
+    let arguments = DnsmasqArguments::from_words(words(line));
     let stub_servers = vec!["192.0.2.1:54".parse().unwrap()];
     let routes = Routes {
         stub_domains: BTreeMap::from([("a.example".to_owned(), stub_servers)]),
+        argument_servers: arguments.movable_servers(),
         upstreams: vec!["192.0.2.2".parse().unwrap()],
         upstreams_from: UpstreamOrigin::Configuration,
         ..Routes::default()
-    };
-    let arguments = DnsmasqArguments::from_words(words("-k --servers-file=/own"));
-    let dnsmasq = DnsmasqVersion {
-        loop_detection: false,
-        ..dnsmasq("2.90")
     };
     let plan = LaunchPlan::new(
         LaunchSettings {
             arguments: &arguments,
             user: &NannyUser::Other,
-            dnsmasq: &dnsmasq,
+            dnsmasq: &dnsmasq("2.90"),
             forward: ForwardMode::Dnsmasq,
         },
         Err("no place for it".to_owned()),
     );
     assert_eq!(plan.mode, EditMode::Restart);
     assert_eq!(plan.restart_reason.as_deref(), Some("no place for it"));
-    // dnsmasq reads resolv.conf itself.
-    assert_eq!(plan.resolv_files, Vec::<PathBuf>::new());
+    // The servers of resolv.conf are arguments, too.
+    assert_eq!(plan.resolv_files, [PathBuf::from("/etc/resolv.conf")]);
     assert_eq!(
         text(&plan.argv(&routes)),
-        "-k --servers-file=/own --server /a.example/192.0.2.1#54 --server 192.0.2.2 --no-resolv --log-facility=- \
-         --pid-file"
+        "-k --servers-file=/own --server /a.example/192.0.2.1#54 --server 192.0.2.9@eth0 --server 192.0.2.2 --no-resolv \
+         --log-facility=- --pid-file"
     );
-    let from_resolv_conf = Routes {
-        upstreams_from: UpstreamOrigin::ResolvConf,
-        upstreams: Vec::new(),
-        ..routes
-    };
-    assert!(!text(&plan.argv(&from_resolv_conf)).contains("--no-resolv"));
+}
+
+/// An option that the nanny cannot read may name the resolv.conf files.
+#[test]
+fn unknown_options_leave_resolv_conf_to_dnsmasq() {
+    let plan = plan_of(&DnsmasqArguments::read(words("-k --conf-script=/x")));
+    assert_eq!(plan.resolv_files, Vec::<PathBuf>::new());
+    for (upstreams_from, expected) in [
+        (UpstreamOrigin::ResolvConf, ""),
+        (UpstreamOrigin::Configuration, "--no-resolv "),
+        (UpstreamOrigin::Kubedns, "--no-resolv "),
+    ] {
+        let routes = Routes {
+            upstreams_from,
+            ..Routes::default()
+        };
+        assert_eq!(
+            text(&plan.argv(&routes)),
+            format!(
+                "-k --conf-script=/x {expected}--log-facility=- --pid-file --user=root --group=root"
+            )
+        );
+    }
+}
+
+/// The nanny cannot remove an option from a configuration file of the user.
+#[test]
+fn options_in_files_are_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("dnsmasq.conf");
+    std::fs::write(&file, "dns-loop-detect\nserver=192.0.2.1\n").unwrap();
+    let arguments = DnsmasqArguments::read(vec!["-C".into(), file.into()]);
+    let plan = plan_of(&arguments);
+    assert_eq!(
+        plan.notes,
+        [
+            "server=192.0.2.1: stays in dnsmasq's own configuration, so the nanny cannot leave it out if it forwards to dnsmasq"
+        ]
+    );
+    assert_eq!(
+        plan.warnings,
+        [
+            "dns-loop-detect in dnsmasq's configuration file: remove it, because a loop through an upstream of kubedns can make dnsmasq stop using kubedns"
+        ]
+    );
 }
 
 #[test]
@@ -224,7 +269,7 @@ fn argv_without_file_has_servers() {
     let plan = plan("-k --servers-file=/own");
     assert_eq!(
         text(&plan.argv_without_file(&routes)),
-        "-k --servers-file=/own --server 192.0.2.2 --no-resolv --dns-loop-detect --log-facility=- --pid-file \
+        "-k --servers-file=/own --server 192.0.2.2 --no-resolv --log-facility=- --pid-file \
          --user=root --group=root"
     );
 }

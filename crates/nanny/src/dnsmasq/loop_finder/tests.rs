@@ -14,85 +14,52 @@ enum Forwarding {
     ToNobody,
 }
 
-/// The upstream, the finder, and the requests for reloads of dnsmasq.
+/// The upstream, and a finder that probes it as a server for all names and as the server of a stub
+/// domain.
 struct LoopRig {
     forwarding: Arc<Mutex<Forwarding>>,
     upstream: Upstream,
     finder: LoopFinder,
-    reloads: watch::Receiver<u64>,
-    stub_loops: watch::Receiver<BTreeSet<StubServer>>,
-    report: Report,
+    loops: watch::Receiver<BTreeSet<RoutedServer>>,
     _routes: watch::Sender<Routes>,
 }
 
 impl LoopRig {
-    /// Starts the upstream, and creates the finder. The upstream is in the arguments of dnsmasq if
-    /// `is_argument`, and otherwise in the routes.
-    async fn start(is_argument: bool) -> Self {
+    async fn start() -> Self {
         let mark = LoopMark::random();
         let forwarding = Arc::new(Mutex::new(Forwarding::Elsewhere));
         let stub_probes = StubProbes::new();
         let upstream = start_upstream(&mark, &stub_probes, &forwarding).await;
+
         let server = Nameserver::from(upstream.addr());
-
-        let mut routes = Routes {
-            upstreams_from: UpstreamOrigin::Configuration,
+        let probed = [None, Some("acme.example".to_owned())];
+        let probed = probed.map(|domain| RoutedServer { domain, server });
+        let (routes, received) = watch::channel(Routes {
+            probed: BTreeSet::from(probed),
             ..Routes::default()
-        };
-        let mut in_arguments = Vec::new();
-        if is_argument {
-            in_arguments.push(server);
-        } else {
-            routes.upstreams.push(server);
-        }
-        routes.probed.insert(stub_server(server));
-
-        let (routes, received) = watch::channel(routes);
-        let requests = LoopRequests::default();
-        let reloads = requests.reloads.subscribe();
-        let stub_loops = requests.stub_loops.subscribe();
-        let report = Report::new().unwrap();
+        });
+        let (sender, loops) = watch::channel(BTreeSet::new());
         Self {
             forwarding,
             upstream,
-            finder: LoopFinder::new(
-                mark,
-                in_arguments,
-                received,
-                stub_probes,
-                requests,
-                report.clone(),
-            ),
-            reloads,
-            stub_loops,
-            report,
+            finder: LoopFinder::new(mark, stub_probes, received, sender),
+            loops,
             _routes: routes,
         }
     }
 
-    /// Probes the upstream, which reacts with this `forwarding`. Returns whether the status shows a
-    /// loop, and the number of requested reloads.
-    async fn probe(&mut self, forwarding: Forwarding) -> (bool, u64) {
-        *self.forwarding.lock() = forwarding;
-        self.finder.probe_servers().await;
-        let is_loop = self.report.is_loop(self.upstream.addr().into());
-        (is_loop, *self.reloads.borrow())
-    }
-
-    /// Reports that dnsmasq has read its servers again, and has found the loop or no loop.
-    fn reload(&self, finds_loop: bool) {
-        self.report.set_routes(&Routes::default());
-        if finds_loop {
-            self.report.add_loop(self.upstream.addr().into());
-        }
-    }
-}
-
-/// Makes `server` the server of a stub domain.
-fn stub_server(server: Nameserver) -> StubServer {
-    StubServer {
-        domain: "acme.example".to_owned(),
-        server,
+    /// The stub domains for which the upstream is in a loop, and `all` for the other names.
+    fn looping_names(&self) -> Vec<String> {
+        let loops = self.loops.borrow();
+        assert!(
+            loops
+                .iter()
+                .all(|found| found.server == self.upstream.addr().into())
+        );
+        let names = loops.iter().map(|found| found.domain.clone());
+        names
+            .map(|domain| domain.unwrap_or("all".to_owned()))
+            .collect()
     }
 }
 
@@ -124,77 +91,28 @@ async fn start_upstream(
 
 #[tokio::test]
 async fn later_loop_is_found_and_ends() {
-    for is_argument in [false, true] {
-        let mut rig = LoopRig::start(is_argument).await;
-        assert_eq!(rig.probe(Forwarding::Elsewhere).await, (false, 0));
-
-        assert_eq!(rig.probe(Forwarding::ToDnsmasq).await, (true, 1));
-        rig.reload(true);
-        assert_eq!(rig.probe(Forwarding::ToDnsmasq).await, (true, 1));
-        assert_eq!(
-            rig.probe(Forwarding::ToNobody).await,
-            (true, 1),
-            "SERVFAIL must not end the loop"
-        );
-
-        assert_eq!(rig.probe(Forwarding::Elsewhere).await, (true, 2));
-        rig.reload(false);
-        assert_eq!(rig.probe(Forwarding::Elsewhere).await, (false, 2));
-    }
-}
-
-#[tokio::test]
-async fn short_loop_is_found_and_ends() {
-    let mut rig = LoopRig::start(false).await;
-    assert_eq!(rig.probe(Forwarding::ToDnsmasq).await, (true, 1));
-    rig.reload(true);
-    assert_eq!(rig.probe(Forwarding::Elsewhere).await, (true, 2));
-}
-
-#[tokio::test]
-async fn loop_of_stub_domain_is_found_and_ends() {
-    let mut rig = LoopRig::start(false).await;
-    let server = stub_server(rig.upstream.addr().into());
-    for (forwarding, is_loop) in [
-        (Forwarding::ToNobody, false),
-        (Forwarding::Elsewhere, false),
-        (Forwarding::ToDnsmasq, true),
-        (Forwarding::ToNobody, true),
-        (Forwarding::Elsewhere, false),
+    let mut rig = LoopRig::start().await;
+    let probed = rig.finder.routes.borrow().probed.clone();
+    for (forwarding, is_loop, is_change) in [
+        (Forwarding::ToNobody, false, false),
+        (Forwarding::Elsewhere, false, false),
+        (Forwarding::ToDnsmasq, true, true),
+        (Forwarding::ToDnsmasq, true, false),
+        (Forwarding::ToNobody, true, false),
+        (Forwarding::Elsewhere, false, true),
     ] {
-        rig.probe(forwarding).await;
-        let found = rig.stub_loops.borrow().contains(&server);
-        assert_eq!(found, is_loop, "{forwarding:?}");
+        *rig.forwarding.lock() = forwarding;
+        rig.finder.probe_servers(&probed).await;
+        let is_changed = rig.loops.has_changed().unwrap();
+        rig.loops.mark_unchanged();
+        assert_eq!(is_changed, is_change, "{forwarding:?}");
+        let expected: &[&str] = if is_loop {
+            &["all", "acme.example"]
+        } else {
+            &[]
+        };
+        assert_eq!(rig.looping_names(), expected, "{forwarding:?}");
     }
-}
-
-/// A dnsmasq without loop detection queries the server even after the nanny has found a loop. So
-/// dnsmasq and the nanny disagree until the loop ends, and a further reload would not help.
-#[tokio::test]
-async fn lasting_dispute_takes_one_reload() {
-    let mut rig = LoopRig::start(false).await;
-    for _ in 0..3 {
-        assert_eq!(rig.probe(Forwarding::ToDnsmasq).await, (true, 1));
-        rig.reload(false);
-    }
-}
-
-#[tokio::test]
-async fn loop_found_at_start_ends() {
-    let mut rig = LoopRig::start(false).await;
-    rig.reload(true);
-    assert_eq!(rig.probe(Forwarding::ToNobody).await, (true, 0));
-    assert_eq!(rig.probe(Forwarding::Elsewhere).await, (true, 1));
-}
-
-#[test]
-fn upstreams_of_kubedns_are_not_probed() {
-    let routes = Routes {
-        upstreams: vec!["127.0.0.1:10053".parse().unwrap()],
-        upstreams_from: UpstreamOrigin::Kubedns,
-        ..Routes::default()
-    };
-    assert_eq!(probed_servers(&routes, &[]), ProbedServers::default());
 }
 
 #[test]
