@@ -274,8 +274,9 @@ pub struct DnsmasqUpstream {
     pub probes: u64,
     /// Failed probes: no answer, SERVFAIL or REFUSED.
     pub failures: u64,
-    /// The number of queries that dnsmasq has sent to this upstream. A restart of dnsmasq does not
-    /// reset the number, because the sidecar adds up the increases of dnsmasq's counter.
+    /// The number of queries that dnsmasq has sent to this upstream since the sidecar first read
+    /// the list of upstreams. A restart of dnsmasq does not reset the number, because the sidecar
+    /// adds up the increases of dnsmasq's counter.
     pub queries: u64,
     /// The last results, oldest first.
     pub history: Vec<ProbeResult>,

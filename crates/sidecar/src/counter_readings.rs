@@ -3,20 +3,23 @@
 /// Converts readings of a counter into increases. The counter may be reset to zero.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CounterReadings {
-    last: u64,
+    last: Option<u64>,
 }
 
 impl CounterReadings {
     /// Returns the increase since the last reading. A reading below the last one shows a reset: the
     /// increase is then the whole reading.
+    ///
+    /// The first reading is no increase. If only the sidecar has restarted, its previous process
+    /// has exported this count.
     pub(crate) fn increase(&mut self, reading: u64) -> u64 {
-        let last = std::mem::replace(&mut self.last, reading);
+        let last = self.last.replace(reading).unwrap_or(reading);
         reading.checked_sub(last).unwrap_or(reading)
     }
 
     /// Sets the reading from which the next increase is counted. The increase up to this reading is
     /// not counted.
     pub(crate) fn skip_to(&mut self, reading: u64) {
-        self.last = reading;
+        self.last = Some(reading);
     }
 }

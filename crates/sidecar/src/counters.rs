@@ -1,7 +1,8 @@
 //! dnsmasq's own counters.
 //!
 //! dnsmasq answers CHAOS TXT queries such as `hits.bind` with counts since its start. A restart
-//! resets these counts to zero, but a Prometheus counter must not decrease. So each reading is
+//! resets these counts to zero, and a restart of the sidecar resets the exported counters. If only
+//! one of them restarts, Prometheus must not count the same queries twice. So each reading is
 //! converted into an increase ([`CounterReadings`]).
 
 use std::sync::Arc;

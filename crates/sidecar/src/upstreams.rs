@@ -184,7 +184,7 @@ impl UpstreamProbes {
         // servers, in the order of the list. So the counters are not used if the list has changed.
         let order: Vec<SocketAddr> = listed.iter().map(|server| server.address).collect();
         let mut last_order = self.listed.lock();
-        let are_counters_own = last_order.is_empty() || *last_order == order;
+        let are_counters_own = *last_order == order;
         *last_order = order;
         drop(last_order);
 

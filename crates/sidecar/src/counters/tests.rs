@@ -69,13 +69,13 @@ async fn restarted_dnsmasq_keeps_counters() {
     let metrics = Metrics::new("x").unwrap();
     let counters = counters(server.addr(), &metrics);
     for (reading, total) in [
-        (100, 100),
-        (100, 100),
-        (130, 130),
-        (0, 130),
-        (7, 137),
-        (3, 140),
-        (3, 140),
+        (100, 0),
+        (100, 0),
+        (130, 30),
+        (0, 30),
+        (7, 37),
+        (3, 40),
+        (3, 40),
     ] {
         at.store(reading, Ordering::Relaxed);
         counters.read_once().await;
@@ -87,6 +87,24 @@ async fn restarted_dnsmasq_keeps_counters() {
     assert_eq!(exported(&metrics, "errors"), 0);
     let known = counters.known().reading.unwrap().0;
     assert_eq!((known.hits, known.cache_size), (3, 1000));
+}
+
+/// `increase()` of Prometheus adds the counters of both sidecars.
+#[tokio::test]
+async fn restarted_sidecar_counts_nothing_twice() {
+    let at = Arc::new(AtomicU64::new(0));
+    let server = dnsmasq(Arc::clone(&at)).await;
+    let mut totals = Vec::new();
+    for readings in [[0, 400, 300], [300, 300, 350]] {
+        let metrics = Metrics::new("x").unwrap();
+        let counters = counters(server.addr(), &metrics);
+        for reading in readings {
+            at.store(reading, Ordering::Relaxed);
+            counters.read_once().await;
+        }
+        totals.push(exported(&metrics, "hits"));
+    }
+    assert_eq!(totals, [700, 50]);
 }
 
 #[tokio::test]
@@ -165,8 +183,10 @@ async fn silent_dnsmasq_counts_each_error() {
 proptest! {
     #[test]
     fn increases_add_up_to_counter(runs in prop::collection::vec(prop::collection::vec(0u64..1000, 1..8), 1..8)) {
-        // Each element of `runs` is one dnsmasq process, whose readings rise from zero.
+        // Each element of `runs` is one dnsmasq process, whose readings rise from zero. The sidecar
+        // starts before the first process answers a query.
         let mut counter = CounterReadings::default();
+        counter.increase(0);
         let (mut total, mut counted, mut seen) = (0, 0, 0);
         for mut readings in runs {
             readings.sort_unstable();

@@ -168,7 +168,7 @@ async fn query_depends_on_served_names() {
     // The nanny's status does not contain the last server, so the purpose of this server is
     // unknown. dnsmasq's arguments may give such a server for a single domain.
     let servers = [&stub, &outside, &both, &in_arguments, &of_domain];
-    let texts = servers.map(|server| text(server.addr(), 7));
+    let texts = servers.map(|server| text(server.addr(), 0));
     let lab = Lab::start(&texts, &nanny, Vec::new()).await;
     lab.rounds(1).await;
     for (server, expected) in [
@@ -193,11 +193,11 @@ async fn query_depends_on_served_names() {
     assert_eq!(
         said,
         [
-            "Answers [.] 0 of 1, asked 7",
-            "Answers [.] 0 of 1, asked 7",
-            "Answers [acme.local] 0 of 1, asked 7",
-            "Answers [beta.local .] 0 of 1, asked 7",
-            "Fails [] 2 of 2, asked 7 REFUSED for . NS",
+            "Answers [.] 0 of 1, asked 0",
+            "Answers [.] 0 of 1, asked 0",
+            "Answers [acme.local] 0 of 1, asked 0",
+            "Answers [beta.local .] 0 of 1, asked 0",
+            "Fails [] 2 of 2, asked 0 REFUSED for . NS",
         ],
     );
 }
@@ -364,13 +364,14 @@ async fn list_is_kept_while_dnsmasq_is_silent() {
     let (old, new) = tokio::join!(answering("NOERROR"), answering("NOERROR"));
     let lab = Lab::start(&[text(old.addr(), 5)], "{}", Vec::new()).await;
     lab.rounds(1).await;
-    assert_eq!(lab.said(), ["Answers [] 0 of 1, asked 5"]);
-    // dnsmasq restarted and counts from zero; the metric continues.
+    assert_eq!(lab.said(), ["Answers [] 0 of 1, asked 0"]);
+    // The first count may have been exported before a restart of the sidecar. Then dnsmasq restarts
+    // and counts from zero.
     *lab.texts.lock() = vec![text(old.addr(), 2)];
     lab.rounds(1).await;
     assert!(
         lab.exported(old.addr())
-            .contains(&"queries_total{} 7".to_owned())
+            .contains(&"queries_total{} 2".to_owned())
     );
     // The new server inherits the counter in dnsmasq, but has had no query yet.
     *lab.texts.lock() = vec![text(new.addr(), 2)];
@@ -410,7 +411,7 @@ async fn servers_with_own_probe_are_excluded() {
         serde_json::json!({ "routes": { "nowhere": nowhere.addr().to_string() } }).to_string();
     let lab = Lab::start(&texts, &nanny, vec![ServerAddr::from(kubedns.addr())]).await;
     lab.rounds(1).await;
-    assert_eq!(lab.said(), ["Answers [] 0 of 1, asked 1"]);
+    assert_eq!(lab.said(), ["Answers [] 0 of 1, asked 0"]);
     assert_eq!((kubedns.count(), nowhere.count(), real.count()), (0, 0, 1));
 }
 
