@@ -376,7 +376,10 @@ fn components_combine_in_their_order() {
             .find_map(|document| document.pointer("/data/Corefile"));
         let corefile = corefile.and_then(Value::as_str).unwrap();
         let has_zone = corefile.contains(" clusterset.local:53 {");
-        assert!(has_zone, "NodeLocal DNSCache must send the zone to kubedns");
+        assert!(
+            has_zone,
+            "NodeLocal DNSCache must forward queries for clusterset.local to kubedns"
+        );
         let pods = pods(&documents);
         let pod = pods.first().unwrap();
         assert_eq!(port_faults(pod), Vec::<String>::new(), "{components:?}");

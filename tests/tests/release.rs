@@ -98,8 +98,8 @@ fn actions_are_pinned_to_commits() {
     }
 }
 
-/// `.ci/pins` compares the commit of a pinned action with the tag of its version. A local repository
-/// stands for GitHub.
+/// `.ci/pins` compares the commit of a pinned action with the tag of its version. A local
+/// repository stands in for GitHub.
 #[test]
 fn wrong_commit_of_action_is_named() {
     let github = Tree::empty();

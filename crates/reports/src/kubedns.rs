@@ -262,7 +262,8 @@ impl KubednsReport {
     /// The kinds of objects that kubedns needs and whose watch is not open. If the source of
     /// endpoints is unknown, the watch of Endpoints or of EndpointSlices is enough.
     ///
-    /// The alert `KubeDNSAPIServerLost` fires for the same kinds.
+    /// Once the source of endpoints is known, the alert `KubeDNSAPIServerLost` fires for the same
+    /// kinds.
     pub fn lost_watches(&self) -> Vec<&str> {
         let is_open = |kind: &str| self.watches.get(kind) == Some(&true);
         let needs = |kind: &str| match &self.endpoints_source {

@@ -224,8 +224,8 @@ impl RoutesStatus {
         self.upstreams_from.as_deref() == Some("kubedns")
     }
 
-    /// The servers that dnsmasq's arguments add to kubedns, or to `upstreamNameservers`, for
-    /// external names. Empty if dnsmasq uses the servers of resolv.conf.
+    /// The servers from dnsmasq's arguments that dnsmasq queries for external names in addition to
+    /// kubedns or `upstreamNameservers`. Empty if dnsmasq uses the servers of resolv.conf.
     pub fn added_servers(&self) -> Vec<String> {
         match self.upstreams_from.as_deref() {
             Some("configuration" | "kubedns") => {

@@ -158,7 +158,8 @@ fn records_fault(kubedns: &KubednsReport) -> Option<PodFault> {
     Some(PodFault::new(kind, "kubedns", text))
 }
 
-/// The fault of kubedns' watches, if any that it needs are not open.
+/// The fault of a kubedns that needs a watch that is not open; `None` if all needed watches are
+/// open.
 fn lost_watches_fault(kubedns: &KubednsReport) -> Option<PodFault> {
     let lost = kubedns.lost_watches();
     if lost.is_empty() {
@@ -194,9 +195,9 @@ fn nanny_faults(nanny: &NannyStatus) -> Vec<PodFault> {
     faults
 }
 
-/// The fault of a dnsmasq whose arguments add servers to kubedns, or to the servers of the
-/// ConfigMap. An operator who reads the ConfigMap does not see that some of the queries go to these
-/// servers.
+/// The fault of a dnsmasq that also queries servers from its arguments, in addition to kubedns or
+/// the servers of the ConfigMap. An operator who reads the ConfigMap does not see that some of the
+/// queries go to these servers.
 fn added_servers(routes: &RoutesStatus) -> Option<PodFault> {
     let added = routes.added_servers();
     if added.is_empty() {

@@ -172,7 +172,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
             // TXT records.
             rtype::MX if is_further => self.write_targets(path, TargetType::MailExchange),
             rtype::TXT if is_further => self.write_texts(path),
-            // A missing name may be a zone that upstreams know.
+            // A missing name that falls through is forwarded: upstreams may have its NS records.
             rtype::NS if !self.is_whole_zone() && !self.falls_through() => AnswerStatus::Empty,
             _ => self.status_without_type(path),
         };

@@ -473,8 +473,8 @@ impl<'a, V: View> Engine<'a, V> {
         }
     }
 
-    /// Whether the query name has PTR records of ours, or may have some: the records are not loaded
-    /// yet. Nothing is added to `out`.
+    /// Whether the query name has PTR records of ours, or may have some because the records are not
+    /// loaded yet. Nothing is added to `out`.
     fn may_have_pointers(&self, out: &mut Vec<u8>) -> bool {
         let Some(address) = reverse::address_of_name(self.query.lower()) else {
             return false;

@@ -375,7 +375,7 @@ impl Forwarder {
     /// A result is true if the query came back to this server, false if there was only a reply, and
     /// `None` if there was neither. At most 64 upstreams are queried at once, each within
     /// [`ForwardLimits::budget`]. The metrics do not count these queries. The caller's server must
-    /// be listening, and must pass the names of its queries to
+    /// be listening, and must pass the name of every query that it receives to
     /// [`record_returned_probe`](Self::record_returned_probe).
     ///
     /// The probe queries `<16 hexadecimal digits>.forward-loop.<domain>`, type TXT.

@@ -210,8 +210,8 @@ impl ComputedRoutes {
         this.routes.upstreams = vec![server];
         this.routes.upstreams_from = UpstreamOrigin::Kubedns;
 
-        // dnsmasq uses the servers of the longest domain. Without routes of their own, these names
-        // would go to the server of an argument such as `--server=/corp.example/192.0.2.1`.
+        // dnsmasq uses the servers of the longest matching domain. Otherwise, own names and stub
+        // domains could go to the server of an argument such as `--server=/corp.example/192.0.2.1`.
         this.add_own_names(from.config, server);
         for (domain, _) in this.routed_stub_domains(from.config) {
             this.add_stub_domain(from, domain, vec![server]);

@@ -404,8 +404,8 @@ async fn external_rules_lead_dnsmasq_to_kubedns() {
     rig.end().await;
 }
 
-/// An argument of dnsmasq gives a domain to another server. Names in `hosts` and `aliases`, and
-/// stub domains, still go to kubedns if dnsmasq forwards all names to kubedns.
+/// An argument of dnsmasq routes a domain to another server. With kubedns as the upstream, stub
+/// domains and the names in `hosts` and `aliases` still go to kubedns.
 #[tokio::test]
 async fn argument_does_not_take_configured_names() {
     let kubedns = Kubedns::start("192.0.2.1").await;

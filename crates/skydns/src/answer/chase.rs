@@ -410,7 +410,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         }
     }
 
-    /// Follows a name that does not exist in its zone: upstreams know it if it falls through.
+    /// Follows a name that does not exist in its zone. If the name falls through, upstreams are
+    /// queried for it.
     fn follow_missing_name(
         &mut self,
         walk: &mut AliasWalk<'q>,
@@ -464,7 +465,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         match self.external.get(&question) {
             None if self.external.is_closed() => {
                 self.unanswered = true;
-                // A client would take the addresses of some aliases for those of all aliases.
+                // With no steps left, the engine discards the message. A client would take the
+                // addresses of some aliases for those of all aliases.
                 if self.external.is_full() && walk.section == Section::Answer {
                     self.steps.set(0);
                 }

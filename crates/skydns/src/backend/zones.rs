@@ -266,9 +266,8 @@ pub(crate) fn negative_ttl_limit(view: &impl View, name: &[u8]) -> Option<u32> {
     Some(authority.negative_ttl(zone))
 }
 
-/// Returns how a query for a name that upstreams may know (wire format, lower case) is answered: a
-/// name outside our zones, or a name that falls through. Rules apply only to names outside our
-/// zones.
+/// Returns how a query for `name` (wire format, lower case) is answered. The name is outside our
+/// zones, or falls through. Rules apply only to names outside our zones.
 pub(crate) fn external_route<'v>(
     view: &'v impl View,
     name: &'v [u8],

@@ -84,8 +84,9 @@ impl<V: View> Engine<'_, V> {
     }
 
     /// Answers a query for an alias of the configuration. If the target exists in our zones, the
-    /// answer has the records of the target, with the alias as their owner. If upstreams know the
-    /// target, the answer has a CNAME.
+    /// answer has the records of the target, with the alias as their owner. A target outside our
+    /// zones, or a missing target that falls through, is looked up at the upstreams, and the answer
+    /// has a CNAME.
     fn answer_own_alias(&self, target: &Name, out: &mut Vec<u8>) -> NameProgress {
         let Some(authority) = Authority::of(self.view, target.wire()) else {
             return self.answer_external_alias(target, out);

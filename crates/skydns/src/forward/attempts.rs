@@ -380,7 +380,7 @@ fn record_in_health(
 }
 
 /// Probes an upstream in a separate task. The questions are sent one after the other, until one
-/// gets a usable answer.
+/// gets an answer other than SERVFAIL and REFUSED.
 pub(super) fn spawn_probe(
     state: &Arc<ForwarderState>,
     upstream: &Upstream,

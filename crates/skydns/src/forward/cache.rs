@@ -21,8 +21,8 @@
 //! [`ForwardLimits::budget`](super::ForwardLimits::budget), which is the client response timer of
 //! RFC 8767, section 5. All TTLs of a stale answer are 30 seconds. For [`CacheLimits::recheck`]
 //! after a failure of the upstreams, clients get the stale reply at once. The next query after that
-//! waits for the upstreams again. While all upstreams are known to be dead, no client waits: one
-//! query in each interval is forwarded to refresh the reply.
+//! waits for the upstreams again. While all upstreams are known to be dead, no client waits: once
+//! per [`CacheLimits::recheck`], a query is forwarded to refresh the reply.
 //!
 //! # Bounds
 //!
@@ -72,7 +72,8 @@ pub struct CacheLimits {
     pub entries: usize,
     /// Time for which a reply is kept beyond its TTL; zero disables stale answers.
     pub stale: Duration,
-    /// Time after a failure of the upstreams in which a stale reply is the answer at once.
+    /// Time after a failure of the upstreams during which clients get a stale reply without
+    /// waiting.
     pub recheck: Duration,
 }
 

@@ -15,8 +15,8 @@
 //! order, but counts as down ([`UpstreamHealth::is_down`]).
 //!
 //! Clients' queries to an upstream that does not know EDNS have no OPT record. After
-//! [`EDNS_PAUSE`], a query starts a probe with an OPT record: a device on the way to the upstream
-//! may drop queries with OPT records, and no client's query may be lost.
+//! [`EDNS_PAUSE`], a query starts a probe with an OPT record. The query itself has none, because a
+//! device on the way to the upstream may drop queries with OPT records.
 //!
 //! An idle probe ([`UpstreamHealth::begin_idle_probe`]) needs no client's query. It is sent to an
 //! upstream that has given no usable answer for a while, even if the upstream is dead. So the state
@@ -58,7 +58,7 @@ const FAILURE_COUNTS: Duration = Duration::from_mins(1);
 const IN_A_ROW: u32 = 3;
 
 /// Number of questions of an idle probe. The second one is sent only if the first gets no usable
-/// answer; it is the same again if there is no other question.
+/// answer. Without another question, the first is repeated.
 const IDLE_QUESTIONS: usize = 2;
 
 #[derive(Debug, Default)]
@@ -385,7 +385,7 @@ impl UpstreamHealth {
     }
 
     /// Whether a probe of the upstream has an OPT record. True if the upstream is believed to know
-    /// EDNS, or has shown for the last time before [`EDNS_PAUSE`] that it does not.
+    /// EDNS, or if [`EDNS_PAUSE`] has passed since it last showed that it does not.
     pub(super) fn probes_edns(&self, upstream: &Upstream, now: Instant) -> bool {
         let states = self.0.lock();
         states

@@ -60,7 +60,7 @@ impl LoopProbes {
     /// Returns whether `name` (wire format) is the name of a probe in flight, and if so, records
     /// that the probe came back.
     pub(super) fn record_return(&self, name: &[u8]) -> bool {
-        // The form of the name excludes almost all queries, before the lock.
+        // Almost all names have another form, so they do not need the lock.
         let Some(nonce) = parse_nonce(name) else {
             return false;
         };

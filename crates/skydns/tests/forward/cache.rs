@@ -149,8 +149,8 @@ async fn stale_reply_replaces_failure() {
     }
 }
 
-/// After a failure, a stale reply is returned at once for 30 seconds. The next query then waits for
-/// the upstream, which may work again (RFC 8767, section 5).
+/// For 30 seconds after a failure, a stale reply is returned at once. The next query then waits for
+/// the upstream, which may have recovered (RFC 8767, section 5).
 #[tokio::test]
 async fn recovered_upstream_ends_stale_answers() {
     for (pause, answer) in [(29, GOOD), (31, OTHER), (1800, OTHER)] {

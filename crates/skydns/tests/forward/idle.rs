@@ -202,8 +202,8 @@ async fn server_of_private_names_stays_up() {
                 "a client has queried: {asks}"
             );
         }
-        // Refusals do not cause additional probes: there is at most one probe in each period of
-        // length `IDLE`, with two queries if both are refused. The second count includes the probes
+        // Refusals do not cause additional probes: each period of length `IDLE` has at most one
+        // probe, with a second query if the first is refused. The second count includes the probes
         // of the first minute and the client's query.
         let most = if asks { 46 } else { 30 };
         let count = upstream.count();

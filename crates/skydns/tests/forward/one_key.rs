@@ -226,7 +226,7 @@ async fn probe_finds_out_whether_upstream_knows_edns() {
         fickle.goes_on();
         pass(Duration::from_mins(10) + Duration::from_secs(1)).await;
 
-        // The packets for a name, each with or without an OPT record.
+        // For each packet for a name, whether it has an OPT record.
         let packets_for = |name: &str| -> Vec<bool> {
             let asked = fickle.upstream.asked();
             let packets = asked.iter().filter(|asked| asked.name() == name);

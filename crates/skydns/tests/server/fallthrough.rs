@@ -9,8 +9,8 @@ use super::*;
 /// The SOA record of the upstream. The upstream allows negative answers to be cached for a day.
 const SOA: &str = ". 86400 IN SOA a.root-servers.test. nstld.test. 1 2 3 4 86400";
 
-/// An upstream with the name `vm.cluster.local`, and an alias of it. It signs the negative answer for
-/// `signed.cluster.local`.
+/// An upstream that has records of `vm.cluster.local` and of its alias `www.outside.test`. It signs
+/// the negative answer for `signed.cluster.local`.
 async fn upstream() -> Upstream {
     Upstream::start(|asked: &Asked| {
         let name = asked.name();
@@ -142,9 +142,9 @@ async fn fallthrough_cached_answer_keeps_our_ttl() {
     server.stop().await;
 }
 
-/// Each case has a query for an alias, and two answers: if missing names fall through, and if not.
+/// Each case has a title, a query, and two answers: with `--fallthrough` and without it.
 const ALIASES: &str = "
-    the Service has the upstream's address
+    the upstream has an address for the target of the Service
     legacy.apps.svc.cluster.local. A
     NOERROR legacy.apps.svc.cluster.local. 30 CNAME vm.cluster.local. 30 A
     NOERROR legacy.apps.svc.cluster.local. 30 CNAME
@@ -180,8 +180,8 @@ const ALIASES: &str = "
     NOERROR cluster.local. 60 SOA/60
 ";
 
-/// The target of an alias gets the answer of a query for this name. Rules for external names do not
-/// apply to missing names of the cluster.
+/// The target of an alias is looked up like a query name. If the cluster does not have it, it falls
+/// through. Rules for external names do not apply to missing names of the cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_target_of_alias_falls_through() {
     let upstream = upstream().await;

@@ -12,12 +12,13 @@ use wire::{Name, rcode};
 use super::fixed::{RunningServer, run};
 use super::*;
 
-/// A server that would answer a probe like any other query.
+/// A server, the domain of a probe, and the server's answer to other queries for names in the
+/// domain.
 struct Case {
     what: &'static str,
     /// The domain of the probe.
     domain: &'static str,
-    /// The answer to other names in the domain.
+    /// The RCODE of the answer to a query for another name in the domain.
     other_answer: &'static str,
     view: fn(Fixed) -> Fixed,
     client_rate: Option<ClientRate>,
@@ -98,8 +99,9 @@ async fn bind_resolver() -> UdpSocket {
     bound.expect("a loopback address must be usable")
 }
 
-/// Forwards one query that `resolver` receives to `server`, and passes the answer on. Before that,
-/// the resolver queries another name, until the answer is that of `case`. Returns both answers.
+/// Receives one query on `resolver`, and queries `server` for another name until the answer is that
+/// of `case`. Then forwards the received query to `server`, and passes the answer on. Returns both
+/// answers.
 async fn forward_query(resolver: &UdpSocket, server: SocketAddr, case: &Case) -> [Message; 2] {
     let to_server = bind_resolver().await;
     let connected = to_server.connect(server).await;

@@ -216,8 +216,8 @@ impl CacheEntry {
         usable.then_some(EntryState::Stale)
     }
 
-    /// Records that the upstreams failed. Clients get the stale entry without waiting for the
-    /// upstreams until `recheck` has passed.
+    /// Records that the upstreams failed. Until `recheck` has passed, clients get the stale entry
+    /// without waiting for the upstreams.
     pub(super) fn record_failure(&self, recheck: Duration, now: CacheTime) {
         let next = self.time_after(recheck, now);
         self.head().retry_at.store(next, Ordering::Relaxed);
