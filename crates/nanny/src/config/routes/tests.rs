@@ -329,8 +329,8 @@ fn own_names_go_to_kubedns_behind_dnsmasq() {
 }
 
 /// Computes the routes with rules for external names. The cases differ in the rule, in whether
-/// kubedns follows the configuration, and in whether kubedns is behind dnsmasq. Names in `hosts`
-/// and stub domains keep routes of their own, which override the arguments of dnsmasq.
+/// kubedns follows the configuration, and in whether kubedns is behind dnsmasq. Stub domains and
+/// the names in `hosts` keep routes of their own, which override the arguments of dnsmasq.
 #[test]
 fn external_rules_lead_to_kubedns() {
     const HOSTS: (&str, &str) = ("hosts", "192.0.2.1 db.corp.example");
