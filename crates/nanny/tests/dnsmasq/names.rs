@@ -196,7 +196,8 @@ async fn later_loop_is_found_and_ends() {
 #[tokio::test]
 async fn loop_without_servers_file_ends() {
     let loops = Arc::new(AtomicBool::new(false));
-    let setup = NannySetup::new().with_own_servers_file();
+    // With this argument, dnsmasq has no servers file at all.
+    let setup = NannySetup::new().dnsmasq("--conf-script=/bin/true");
     let forwarder = start_forwarder(&setup, &loops).await;
     let rig = setup.forwarding_to(&forwarder).start().await;
     check_later_loop(rig, &forwarder, &loops).await;
