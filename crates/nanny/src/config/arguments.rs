@@ -20,6 +20,9 @@ use self::table::OptionSpec;
 /// number.
 const MAX_SHOWN: usize = 500;
 
+/// The loopback interface.
+pub const LOOPBACK: &str = "lo";
+
 /// One option with its value, under its long name without the leading dashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct GivenOption {
@@ -142,8 +145,25 @@ impl DnsmasqArguments {
             .collect()
     }
 
+    /// Returns whether `--interface` names the interface.
+    pub fn names_interface(&self, interface: &str) -> bool {
+        let lists = self.option_values("interface");
+        lists.iter().any(|list| includes_interface(list, interface))
+    }
+
+    /// Returns whether `--except-interface` takes effect for the interface. Of the addresses of
+    /// such an interface, dnsmasq listens only on those of `--listen-address`. If one of them is
+    /// unspecified, such as `0.0.0.0`, dnsmasq listens on every interface.
+    pub fn excepts_interface(&self, interface: &str) -> bool {
+        if self.listen_addresses().iter().any(IpAddr::is_unspecified) {
+            return false;
+        }
+        let lists = self.option_values("except-interface");
+        lists.iter().any(|list| includes_interface(list, interface))
+    }
+
     /// The address for probes of dnsmasq: an address that dnsmasq listens on, loopback if possible.
-    /// `None` if dnsmasq does not serve DNS.
+    /// `None` if dnsmasq does not serve DNS, or if no such address is known.
     pub fn probe_address(&self) -> Option<Nameserver> {
         let port = self.port();
         if port == 0 {
@@ -153,12 +173,11 @@ impl DnsmasqArguments {
         let listen = self.listen_addresses();
         // A loopback address can be reached even while an interface is down.
         let loopback = listen.iter().find(|ip| ip.is_loopback());
-        let ip = match loopback.or(listen.first()) {
-            Some(ip) if !ip.is_unspecified() => *ip,
-            Some(_) | None => IpAddr::from(Ipv4Addr::LOCALHOST),
-        };
-
-        Some(Nameserver::new(ip, port))
+        match loopback.or(listen.first()) {
+            Some(ip) if !ip.is_unspecified() => Some(Nameserver::new(*ip, port)),
+            Some(_) | None if self.excepts_interface(LOOPBACK) => None,
+            Some(_) | None => Some(Nameserver::new(Ipv4Addr::LOCALHOST.into(), port)),
+        }
     }
 
     /// The resolv.conf files that dnsmasq reads; empty with `--no-resolv`.
@@ -411,6 +430,16 @@ fn parse_short_options<'a>(
         item.push_option(name, value);
         return;
     }
+}
+
+/// Returns whether a list such as `eth0,wlan*` contains an interface.
+fn includes_interface(list: &str, interface: &str) -> bool {
+    list.split(',')
+        .map(str::trim)
+        .any(|pattern| match pattern.strip_suffix('*') {
+            Some(beginning) => interface.starts_with(beginning),
+            None => interface == pattern,
+        })
 }
 
 /// Splits `/domain/domain/address` into its domains and its address.

@@ -11,35 +11,35 @@ use std::net::IpAddr;
 
 use wire::Nameserver;
 
-use crate::config::arguments::DnsmasqArguments;
+use crate::config::arguments::{DnsmasqArguments, LOOPBACK};
 
 /// The addresses at which dnsmasq answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenAddresses {
     port: u16,
     addresses: BTreeSet<IpAddr>,
-    /// dnsmasq listens on the unspecified address, and therefore on every loopback address.
-    unspecified: bool,
+    /// dnsmasq listens on every loopback address, also on those that no interface has.
+    every_loopback: bool,
 }
 
 impl ListenAddresses {
     /// Determines the addresses from dnsmasq's arguments. The addresses of `--listen-address` are
     /// always included. With `--interface`, the addresses of the given interfaces and of loopback
     /// are added. Without `--interface`, all addresses of the machine are added if
-    /// `--listen-address` is missing or gives an unspecified address such as `0.0.0.0`.
+    /// `--listen-address` is missing or gives an unspecified address such as `0.0.0.0`. The
+    /// interfaces of `--except-interface` add no addresses.
     pub fn from_arguments(arguments: &DnsmasqArguments) -> Self {
         let mut addresses: BTreeSet<IpAddr> = arguments.listen_addresses().into_iter().collect();
-        let interfaces = arguments.option_values("interface");
-        let unspecified = interfaces.is_empty()
+        let has_interfaces = arguments.has_option("interface");
+        let on_all_interfaces = !has_interfaces
             && (addresses.is_empty() || addresses.iter().any(IpAddr::is_unspecified));
 
         for own in own_addresses() {
-            let is_named = interfaces
-                .iter()
-                .any(|list| includes_interface(list, &own.interface));
             // With `--interface`, dnsmasq adds loopback.
-            let is_chosen = !interfaces.is_empty() && (own.ip.is_loopback() || is_named);
-            if unspecified || is_chosen {
+            let is_chosen = has_interfaces
+                && (own.ip.is_loopback() || arguments.names_interface(&own.interface));
+            let is_excepted = arguments.excepts_interface(&own.interface);
+            if (on_all_interfaces || is_chosen) && !is_excepted {
                 addresses.insert(own.ip);
             }
         }
@@ -47,7 +47,7 @@ impl ListenAddresses {
         Self {
             port: arguments.port(),
             addresses,
-            unspecified,
+            every_loopback: on_all_interfaces && !arguments.excepts_interface(LOOPBACK),
         }
     }
 
@@ -60,18 +60,8 @@ impl ListenAddresses {
         let ip = server.ip.to_canonical();
         // A query to the unspecified address reaches this machine, like a query to loopback.
         self.addresses.contains(&ip)
-            || (self.unspecified && (ip.is_loopback() || ip.is_unspecified()))
+            || (self.every_loopback && (ip.is_loopback() || ip.is_unspecified()))
     }
-}
-
-/// Returns whether a list such as `eth0,wlan*` contains an interface.
-fn includes_interface(list: &str, interface: &str) -> bool {
-    list.split(',')
-        .map(str::trim)
-        .any(|pattern| match pattern.strip_suffix('*') {
-            Some(beginning) => interface.starts_with(beginning),
-            None => interface == pattern,
-        })
 }
 
 /// An address of this machine.
@@ -134,6 +124,13 @@ mod tests {
             ("-i nosuch0", "127.0.0.53", false),
             ("-i lo", "127.0.0.1", true),
             ("-i l*", "192.0.2.1", false),
+            ("-I lo", "127.0.0.53", false),
+            ("-I lo", "127.0.0.1", false),
+            ("--except-interface=eth0,l*", "127.0.0.53", false),
+            ("-a 0.0.0.0 -I lo", "127.0.0.53", true),
+            ("-i nosuch0 -I lo", "127.0.0.1", false),
+            ("-I lo -a 127.0.0.1", "127.0.0.1", true),
+            ("-I nosuch0", "127.0.0.53", true),
         ] {
             assert_eq!(
                 listening(line).contains(server.parse().unwrap()),

@@ -66,6 +66,13 @@ fn listen_and_probe_addresses_are_parsed() {
             Some("[::1]:53"),
         ),
         ("-a 0.0.0.0", Some("127.0.0.1:53")),
+        ("-i eth0 --except-interface=eth1", Some("127.0.0.1:53")),
+        ("--except-interface=lo", None),
+        ("-I eth0,l*", None),
+        ("-i eth0 -I lo", None),
+        ("-a 0.0.0.0 -I lo", Some("127.0.0.1:53")),
+        ("-I lo -a 127.0.0.2", Some("127.0.0.2:53")),
+        ("-I lo -a 192.0.2.1", Some("192.0.2.1:53")),
     ] {
         let address = read(line)
             .probe_address()
