@@ -388,6 +388,7 @@ impl NannyStart {
         let supervisor = Supervisor {
             program: self.flags.dnsmasq_exec,
             port: self.arguments.port(),
+            has_query_sockets: !self.arguments.has_option("query-port"),
             probe,
             plan: self.plan,
             loop_mark: routing.loop_mark,

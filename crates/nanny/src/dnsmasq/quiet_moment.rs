@@ -11,7 +11,8 @@
 //!
 //! In a quiet moment, `/proc` shows that dnsmasq waits in poll(2), that no packets wait at its
 //! port, and that it has only the descriptors of an idle dnsmasq. A forwarded query has a socket of
-//! its own; sockets older than [`ABANDONED_AFTER`] are ignored.
+//! its own; sockets older than [`ABANDONED_AFTER`] are ignored. With `--query-port`, all forwarded
+//! queries share a socket, so no moment is known to be quiet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -39,6 +40,8 @@ const PAUSE: Duration = Duration::from_micros(500);
 pub(crate) struct QuietMoments {
     pid: Pid,
     port: u16,
+    /// A forwarded query has a socket of its own.
+    has_query_sockets: bool,
     /// The smallest set of descriptors seen so far. An idle dnsmasq is assumed to have these
     /// descriptors.
     idle: Option<Descriptors>,
@@ -58,10 +61,12 @@ pub(crate) enum SignalTiming {
 
 impl QuietMoments {
     /// `pid` is the process ID of dnsmasq, and `port` is the port on which dnsmasq answers.
-    pub(crate) fn new(pid: Pid, port: u16) -> Self {
+    /// `has_query_sockets` is false if forwarded queries share a socket.
+    pub(crate) fn new(pid: Pid, port: u16, has_query_sockets: bool) -> Self {
         Self {
             pid,
             port,
+            has_query_sockets,
             idle: None,
             since: BTreeMap::new(),
         }
@@ -88,7 +93,8 @@ impl QuietMoments {
     }
 
     /// Sends `signal` in the first quiet moment, or when `limit` has passed. Blocks the thread
-    /// until then. If `/proc` cannot be read, sends the signal at once.
+    /// until then. Sends the signal at once if no moment can be known to be quiet: with
+    /// `--query-port`, or if `/proc` cannot be read.
     ///
     /// The caller must not reap the process (waitpid) meanwhile, so that its ID stays valid.
     pub(crate) fn send_signal(
@@ -96,12 +102,11 @@ impl QuietMoments {
         signal: Signal,
         limit: Duration,
     ) -> Result<SignalTiming, Errno> {
-        let mut deadline = Instant::now();
-        // Without `/proc`, no moment looks quiet, so waiting would be useless.
-        if has_readable_proc(self.pid) {
-            deadline += limit;
+        if !self.has_query_sockets || !has_readable_proc(self.pid) {
+            return kill(self.pid, signal).map(|()| SignalTiming::Anyway);
         }
 
+        let deadline = Instant::now() + limit;
         loop {
             self.observe();
             if self.looks_idle() && self.send_if_quiet(signal) {
@@ -268,7 +273,8 @@ mod tests {
         let mut output = BufReader::new(child.stdout.take().unwrap());
         // Before the shell prints its first line, it opens and closes the files of its libraries.
         output.read_line(&mut String::new()).unwrap();
-        let mut quiet = QuietMoments::new(Pid::from_raw(i32::try_from(child.id()).unwrap()), 1);
+        let mut quiet =
+            QuietMoments::new(Pid::from_raw(i32::try_from(child.id()).unwrap()), 1, true);
         quiet.observe();
         assert!(quiet.looks_idle());
 
@@ -291,7 +297,7 @@ mod tests {
         // sleep(1) waits, but not in poll(2).
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
-        let mut quiet = QuietMoments::new(pid, 1);
+        let mut quiet = QuietMoments::new(pid, 1, true);
         quiet.observe();
         assert_eq!(
             quiet.send_signal(Signal::SIGHUP, Duration::from_millis(20)),

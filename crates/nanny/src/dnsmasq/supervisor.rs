@@ -59,6 +59,8 @@ pub(crate) struct Supervisor {
     pub(crate) directory: Option<Arc<StateDir>>,
     pub(crate) delivery: RouteDelivery,
     pub(crate) port: u16,
+    /// Each query that dnsmasq forwards has a socket of its own.
+    pub(crate) has_query_sockets: bool,
     /// The address for probes of dnsmasq; `None` if dnsmasq would not answer them.
     pub(crate) probe: Option<Nameserver>,
     /// Interval at which dnsmasq logs its statistics; zero for never.
@@ -159,7 +161,7 @@ impl Supervisor {
             Some(server) => HealthProbe::new(server, process.pid()).findings(),
             None => stream::pending().boxed(),
         };
-        let quiet = QuietMoments::new(process.pid(), self.port);
+        let quiet = QuietMoments::new(process.pid(), self.port, self.has_query_sockets);
         Ok(DnsmasqInstance {
             process,
             events,

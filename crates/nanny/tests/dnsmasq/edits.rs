@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use testkit::message::Message;
+use testkit::ports::free_port;
 use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
@@ -74,6 +75,22 @@ async fn query_waiting_for_removed_server_is_answered() {
         rig.until(&format!("after{round}.acme.test."), "192.0.2.1")
             .await;
     }
+    rig.end().await;
+}
+
+/// With `--query-port`, all forwarded queries share a socket, so the nanny cannot know whether one
+/// of them waits for the removed server.
+#[tokio::test]
+async fn reload_with_query_port_is_hasty() {
+    let first = Upstream::answering("192.0.2.1").await;
+    let second = Upstream::answering("192.0.2.2").await;
+    let query_port = format!("--query-port={}", free_port());
+    let plan = NannySetup::new().dnsmasq(query_port).forwarding_to(&first);
+    let mut rig = plan.start().await;
+    rig.until("before.outside.test.", "192.0.2.1").await;
+    rig.forward_to(&second);
+    rig.until("after.outside.test.", "192.0.2.2").await;
+    assert_eq!(rig.hasty_reloads(), 1);
     rig.end().await;
 }
 
