@@ -72,7 +72,7 @@ pub struct EtcdFeed<S> {
     max_octets: usize,
     member: usize,
     tree: MessageTree,
-    /// The state of etcd that `tree` has; `None` if the keys must be listed.
+    /// The state of etcd that `tree` reflects; `None` if the keys must be listed.
     reached: Option<ReachedState>,
     /// Whether a watch has missed a change, and no event has arrived since.
     missed_change: bool,

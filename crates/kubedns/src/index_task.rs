@@ -109,8 +109,7 @@ impl IndexTask {
             tokio::select! {
                 content = snapshot_read::content(&mut self.snapshot_read) => {
                     self.restore_snapshot(content);
-                    // If the lists are already overdue, the pod becomes ready now, not at the next
-                    // log line.
+                    // If the lists are already overdue, readiness no longer waits for them.
                     if self.is_waiting_with_snapshot() {
                         overdue = first_overdue;
                     }

@@ -294,7 +294,7 @@ fn check_permission(
         format!("{kind} cannot be listed")
     };
 
-    // kubedns is ready without such a kind, so one feature is lost, but kube-dns works.
+    // If kubedns is ready without this kind, DNS works, so this is only a warning.
     if let Some(loss) = loss_if_ready(list.kind, is_watched, kubedns) {
         return CheckLine::warning(GROUP, format!("{text}; without them, {loss}"))
             .with_detail(error.to_string())
@@ -317,8 +317,8 @@ fn loss_if_ready(
         // Whether kubedns needs the pods depends on --pods, which this command does not know. With
         // --pods=verified, kubedns is not synced before it has listed them.
         Kind::Pod if is_synced && !is_watched => Some(
-            "--autopath and top do not recognise clients (--pods=node), or kubedns is not ready \
-             after a restart (--pods=verified)",
+            "--autopath and the command top do not recognise clients (with --pods=node), or \
+             kubedns is not ready after a restart (with --pods=verified)",
         ),
         _ => None,
     }

@@ -36,8 +36,8 @@ const REVERSE_ZONES: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
 /// Prints the Corefile for kubedns with these arguments and this data of a `ConfigMap`. The exit
 /// status is 1 if a flag or key has no counterpart, or only a partial one.
 ///
-/// The cluster domains are those of `--domain` in the arguments, otherwise `default_domains`. The
-/// data must be valid for these domains, as they must be for kubedns.
+/// The cluster domains are those of `--domain` in the arguments, otherwise `default_domains`. As in
+/// kubedns, the data must be valid for these domains.
 pub(super) fn report(
     arguments: Vec<String>,
     data: &RawData,

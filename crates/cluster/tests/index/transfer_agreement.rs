@@ -546,7 +546,7 @@ impl<'a> CheckedName<'a> {
 
         // A transfer has no records for the name of a namespace. The engine answers such a name
         // with the records of the ExternalName Services in the namespace. A transfer also has no
-        // port names that the engine answers with only a CNAME for the upstreams.
+        // port names that the engine answers with only a CNAME whose target the upstreams resolve.
         let mut labels = owner.splitn(3, '.').skip(1);
         let is_namespace =
             labels.next() == Some("svc") && labels.next() == Some(format!("{zone}.").as_str());

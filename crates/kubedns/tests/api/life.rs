@@ -599,8 +599,8 @@ async fn flag_mistake_exits_with_255() {
     }
 }
 
-/// kubedns uses neither `HTTPS_PROXY`, even if its value is not a URL, nor the `proxy-url` of
-/// another cluster in the kubeconfig.
+/// kubedns ignores `HTTPS_PROXY`, whether or not its value is a URL, and the `proxy-url` of another
+/// cluster in the kubeconfig.
 #[tokio::test]
 async fn proxy_of_environment_is_not_used() {
     let cluster = with_web();

@@ -32,7 +32,7 @@ struct GivenOption {
     on_command_line: bool,
 }
 
-/// A server for all names that is an option of the command line.
+/// A server for all names, from an option of dnsmasq.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgumentServer {
     /// The value of the option as written, such as `192.0.2.1#5353@eth0`.

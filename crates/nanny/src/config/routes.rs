@@ -90,7 +90,7 @@ pub struct RoutedServer {
 pub enum OmittedServer {
     /// A server that is dnsmasq itself: queries to this server would loop.
     Loop(RoutedServer),
-    /// A server that forwards these names to dnsmasq.
+    /// A server that forwards the names of its route back to dnsmasq.
     LeadsBack(RoutedServer),
     /// A stub server given by a name that has no address yet.
     Unresolved {
@@ -210,8 +210,9 @@ impl ComputedRoutes {
         this.routes.upstreams = vec![server];
         this.routes.upstreams_from = UpstreamOrigin::Kubedns;
 
-        // dnsmasq uses the servers of the longest matching domain. Otherwise, own names and stub
-        // domains could go to the server of an argument such as `--server=/corp.example/192.0.2.1`.
+        // Without routes of their own, own names and stub domains could go to the server of an
+        // argument such as `--server=/corp.example/192.0.2.1`: dnsmasq prefers the longest matching
+        // domain.
         this.add_own_names(from.config, server);
         for (domain, _) in this.routed_stub_domains(from.config) {
             this.add_stub_domain(from, domain, vec![server]);

@@ -63,7 +63,8 @@ fn config_map_is_compared_with_version_in_force() {
     );
 }
 
-/// kubedns and kube-dns use only `data` if they read the `ConfigMap` from the API server.
+/// Like the original kube-dns, kubedns uses only `data` if it reads the `ConfigMap` from the API
+/// server.
 #[test]
 fn binary_data_is_read_if_mounted() {
     for (is_mounted, keys) in [(true, &["hosts", "stubDomains"][..]), (false, &["hosts"])] {
@@ -94,7 +95,7 @@ const FORBIDDEN_KINDS: &str = "
     nodes      | no  | yes | warning | nodes cannot be listed; without them, federated names may get SERVFAIL
     nodes      | no  | no  | warning | nodes cannot be listed; without them, federated names may get SERVFAIL
     nodes      | yes | yes | warning | nodes can no longer be listed: after a restart, kubedns would not find them; without them, federated names may get SERVFAIL
-    pods       | no  | yes | warning | pods cannot be listed; without them, --autopath and top do not recognise clients (--pods=node), or kubedns is not ready after a restart (--pods=verified)
+    pods       | no  | yes | warning | pods cannot be listed; without them, --autopath and the command top do not recognise clients (with --pods=node), or kubedns is not ready after a restart (with --pods=verified)
     pods       | no  | no  | failed  | pods cannot be listed
     pods       | yes | yes | failed  | pods can no longer be listed: after a restart, kubedns would not find them
     namespaces | no  | yes | failed  | namespaces cannot be listed
