@@ -161,6 +161,10 @@ pub struct Pointer {
 
 /// The cluster's zone, and the upstreams for other names.
 #[derive(Debug, Clone)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a setting of its own"
+)]
 pub struct Zone {
     /// The cluster domain, in lower case. Without a cluster, this field holds another domain: see
     /// [`View::cluster_domain_of`].
