@@ -89,7 +89,7 @@ enum CommandError {
     #[error("the reply of {0} is incomplete ({1})")]
     Incomplete(String, serde_json::Error),
     #[error(
-        "the reply of {authority} ended after {:.1} of {} s: the server has ended, or dnsmasq no longer logs queries",
+        "the reply of {authority} ended after {:.1} of {} s: the server has stopped, or dnsmasq no longer logs queries",
         after.as_secs_f64(),
         time.as_secs()
     )]
@@ -208,8 +208,8 @@ fn status_error(authority: &str, page: Page) -> CommandError {
     CommandError::Status(authority.to_owned(), page.error_line())
 }
 
-/// Writes the lines of `/tap` to `out` until the reply ends. It must not end before `time`: a
-/// server that ends closes the connection too, and lines may be missing then.
+/// Writes the lines of `/tap` to `out` until the reply ends. A reply that ends before `time` is an
+/// error: the server may have stopped, and lines may be missing.
 async fn print_tap(
     authority: &str,
     options: &TapOptions,
@@ -369,7 +369,7 @@ mod tests {
 
     #[tokio::test]
     async fn early_end_is_an_error() {
-        let error = "the reply of SERVER ended after N of 60 s: the server has ended, or dnsmasq no longer logs queries";
+        let error = "the reply of SERVER ended after N of 60 s: the server has stopped, or dnsmasq no longer logs queries";
         for (reply, lines) in [
             ("HTTP/1.0 200 OK\r\n\r\n", ""),
             (

@@ -170,7 +170,8 @@ impl<V: View> ZoneTransfers<V> {
         true
     }
 
-    /// Publishes the serials of all zones with a version for the tasks that send NOTIFY.
+    /// Publishes the serial of each zone that has a version. The tasks that send NOTIFY watch these
+    /// serials.
     fn publish_serials(&self) {
         let current = self.history.lock().serials();
         self.current.send_replace(current.into());

@@ -106,8 +106,9 @@ impl ThreadWindows {
         }
     }
 
-    /// Begins a new window if the current one is over. Windows begin at multiples of [`WINDOW`],
-    /// even if this thread was idle: otherwise a late rotation would make `last` too old.
+    /// Begins a new window if the current one is over. Windows begin at multiples of [`WINDOW`]
+    /// since the start, even if this thread was idle. Otherwise `last` could cover answers that are
+    /// too old.
     fn rotate(&mut self, now: Instant) {
         let elapsed = now.saturating_duration_since(self.begun);
         let ended = elapsed.as_secs() / WINDOW.as_secs();
@@ -117,7 +118,7 @@ impl ThreadWindows {
 
         std::mem::swap(&mut self.current, &mut self.last);
         self.current.clear();
-        // No answer came in the windows after the first one that ended.
+        // If more than one window has ended, the last of them had no answers.
         if ended > 1 {
             self.last.clear();
         }

@@ -15,8 +15,8 @@
 //! SERVFAIL server ([`crate::dnsmasq::servfail_server`]) until kubedns is known to have the same
 //! configuration.
 //!
-//! The servers for all names in the user's arguments are in the file, too, so that the nanny can
-//! leave out a server that forwards back to dnsmasq. The nanny does not pass the user's
+//! Servers without a domain in the user's arguments are moved into the file, too, so that the nanny
+//! can leave out a server that forwards back to dnsmasq. The nanny does not pass the user's
 //! `--dns-loop-detect` to dnsmasq ([`crate::dnsmasq::loop_finder`] has the reason).
 //!
 //! dnsmasq treats a `server=` line of its servers file like a `--server` argument that follows the
@@ -186,7 +186,8 @@ impl LaunchPlan {
             argv.extend(["--server".into(), value.into()]);
         }
 
-        // Otherwise `words` or `added` already contains `--no-resolv`.
+        // If dnsmasq may not read resolv.conf itself, `words` or `added` already contains
+        // `--no-resolv`.
         if self.may_read_resolv_conf && routes.upstreams_from != UpstreamOrigin::ResolvConf {
             argv.push("--no-resolv".into());
         }

@@ -10,9 +10,9 @@
 //! must not forward names of this domain back to dnsmasq. So the nanny asks these servers for
 //! [names of their domains](super::stub_probes).
 //!
-//! dnsmasq never runs with its own loop detection (`--dns-loop-detect`). dnsmasq would stop using
-//! kubedns after a loop through one of kubedns' upstreams, and would then refuse the queries by
-//! which kubedns detects this loop.
+//! The nanny does not pass `--dns-loop-detect` to dnsmasq. With this option, dnsmasq would stop
+//! using kubedns after a loop through one of kubedns' upstreams, and would then refuse the queries
+//! by which kubedns detects this loop.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -37,8 +37,8 @@ const MAX_PROBES: usize = 64;
 /// because dnsmasq itself does not look for loops.
 const MIN_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between probes. The pause doubles each time until it reaches this length, so a
-/// new loop is found within half a minute. A loop through a Service that selects this pod begins
-/// only when the pod is ready.
+/// new loop is found within half a minute. For example, a loop through a Service that selects this
+/// pod begins only when the pod is ready.
 const MAX_PAUSE: Duration = Duration::from_secs(20);
 /// The prefix of the random address. Packets to this prefix are discarded (RFC 6666), so no server
 /// has such an address. An address of a private range would be filtered by servers that protect

@@ -365,8 +365,8 @@ async fn list_is_kept_while_dnsmasq_is_silent() {
     let lab = Lab::start(&[text(old.addr(), 5)], "{}", Vec::new()).await;
     lab.rounds(1).await;
     assert_eq!(lab.said(), ["Answers [] 0 of 1, asked 0"]);
-    // The first count may have been exported before a restart of the sidecar. Then dnsmasq restarts
-    // and counts from zero.
+    // The first reading (5) is not counted. Now dnsmasq restarts and counts from zero, so its 2
+    // queries are counted.
     *lab.texts.lock() = vec![text(old.addr(), 2)];
     lab.rounds(1).await;
     assert!(

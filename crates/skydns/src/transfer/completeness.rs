@@ -1,5 +1,5 @@
-//! Whether everything is loaded that the records of a zone are made from. Otherwise the zone gets no
-//! new version: a secondary would delete records that it has from another version.
+//! Whether all sources of a zone's records are loaded. Otherwise the zone gets no new version,
+//! because secondaries would delete the missing records.
 
 use super::transferable_authority;
 use crate::answer::NAME_SERVER;
