@@ -41,8 +41,8 @@ pub enum Style {
     Go,
 }
 
-/// The output and the exit status of a process that ends early, because its command line has
-/// `--help`, `--version` or a mistake, or because a subcommand fails.
+/// The output and the exit status of a process that ends after `--help`, `--version`, a mistake in
+/// its command line, or a subcommand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exit {
     /// The exit status.

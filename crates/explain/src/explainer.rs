@@ -33,7 +33,7 @@ pub struct Explainer {
     objects: Arc<PublishedObjects>,
     server: Arc<ReadServerState>,
     slots: Arc<Semaphore>,
-    /// The half of a processor core that all pages of the status port share.
+    /// The limit of half a processor core, which `/cache` and `/explain` share.
     share: Arc<HalfCore>,
     topology: DnsmasqTopology,
     /// The URL of the nanny's status; empty for none.

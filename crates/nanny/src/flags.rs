@@ -46,9 +46,9 @@ pub struct Flags {
     /// interval to check for configuration updates (the nanny is also notified of changes)
     #[arg(long = "syncInterval", value_name = "duration", default_value = "10s")]
     pub sync_interval: GoPeriod,
-    /// address of kubedns: an IP address or a name, with or without a port (kubedns resolves the
-    /// names of stub servers in the cluster domain; with -forward=kubedns, dnsmasq forwards all
-    /// queries to kubedns)
+    /// address of kubedns: an IP address or a name, with or without a port (the nanny queries
+    /// kubedns for the addresses of stub domain servers whose names are in the cluster domain; with
+    /// -forward=kubedns, dnsmasq forwards all queries to kubedns)
     #[arg(
         long = "kubednsServer",
         value_name = "string",

@@ -107,8 +107,8 @@ async fn check_probe(sidecar: &str, probe: &ProbeStatus) -> CheckLine {
         )
 }
 
-/// Checks that the nanny answers, if the sidecar reads the nanny's status. If the nanny answered
-/// before and no longer answers, the sidecar reports a finding, so no line is added here.
+/// Checks that the nanny answers, if the sidecar reads the nanny's status. Adds no line if the
+/// sidecar already has a finding about the missing report.
 fn check_nanny(status: &SidecarStatus) -> Option<CheckLine> {
     let report = &status.nanny;
     if report.source.is_empty() {

@@ -71,7 +71,7 @@ impl CheckLine {
         }
     }
 
-    /// Adds a recommended action. No section of docs/troubleshooting.md is about it.
+    /// Adds a recommended action, without a section of docs/troubleshooting.md.
     pub(super) fn with_action(self, action: impl Into<String>) -> Self {
         Self {
             action: action.into(),

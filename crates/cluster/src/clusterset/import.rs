@@ -91,9 +91,10 @@ impl ImportNode {
         (own.is_some() || !clusters.is_empty()).then_some(Self { own, clusters })
     }
 
-    /// Visits the records at `path`, which holds the labels below the import's name, from that name
-    /// downwards. Returns false if the name does not exist, or exists only because of the names
-    /// below it. Wildcards are not supported. For `steps` see [`skydns::EntryVisit::steps`].
+    /// Visits the records of a name. `path` has the labels below the import's name; the label next
+    /// to that name comes first. Returns false if the name does not exist, or exists only because
+    /// of the names below it. Wildcards are not supported. For `steps` see
+    /// [`skydns::EntryVisit::steps`].
     pub(super) fn visit_records<'v>(
         &'v self,
         path: &[&str],

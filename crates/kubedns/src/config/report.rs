@@ -83,8 +83,8 @@ pub(super) fn warn_of_stub_domain(config: &Config, flags: &ConfigFlags) {
     );
 }
 
-/// Warns of pinned names that no upstream over TLS has: the keys of the upstreams that were meant
-/// may be unchecked. Before the configuration is known, its upstreams are not known either.
+/// Warns of pinned names that match no upstream over TLS: the keys of the intended upstreams may be
+/// unchecked. Before the configuration is known, its upstreams are not known either.
 pub(super) fn warn_of_unmatched_pins(in_force: &InForce, flags: &ConfigFlags) {
     if !in_force.zone.is_known {
         return;

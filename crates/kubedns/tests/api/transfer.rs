@@ -141,8 +141,8 @@ async fn snapshot_records_are_not_transferred() {
     cluster.faults.down();
     let newer = mk_cluster_ip("apps", "web", &["10.96.0.9"], &["http:80"]);
     cluster.set(newer);
-    // kubedns is ready only after two seconds. A zone with the records of the snapshot file would
-    // have a version after one second.
+    // kubedns is ready after two seconds. If the records of the snapshot file were transferred, a
+    // transfer would succeed after one second.
     let kubedns = start(&cluster, &flags).await;
     let web = "web.apps.svc.cluster.local.";
     assert_eq!(kubedns.answers(web, "A").await, "10.96.0.1");

@@ -2,8 +2,9 @@ use testkit::table;
 
 use super::*;
 
-/// Reports on kubedns with these flags, in one line, and these keys of the `ConfigMap` with their
-/// values. The command line of `check config` has these `domains`.
+/// The exit status and the output of `check config --corefile`. `arguments` is the command line of
+/// kubedns, `keys` is the data of the `ConfigMap`, and `domains` is the flag `--domain` of the
+/// command.
 fn report_for(
     domains: &str,
     arguments: &str,
