@@ -167,7 +167,8 @@ fn servers(config: &Config, resolv_conf: &[Nameserver]) {
         kubedns_is_behind: true,
     });
     let expected = expected(config, resolv_conf, &names, servfail_server, kubedns);
-    let text = servers_file::render(&routes, "");
+    let octets = servers_file::render(&routes, b"");
+    let text = str::from_utf8(&octets).expect("each line must be text");
     let lines: Vec<&str> = text.split('\n').collect();
     let [comment, lines @ .., ""] = lines.as_slice() else {
         unreachable!("no first line or no final newline: {text:?}")

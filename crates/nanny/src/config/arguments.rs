@@ -4,7 +4,7 @@
 //! the options, for example the listen addresses and the servers. This module parses the words as
 //! dnsmasq's getopt does, and the configuration files named in them.
 
-mod conf_file;
+pub(crate) mod conf_file;
 mod table;
 
 use std::ffi::OsString;

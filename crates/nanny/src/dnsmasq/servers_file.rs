@@ -1,27 +1,25 @@
 //! The file from which dnsmasq reads its servers, at the start and on SIGHUP.
 
-use std::fmt::Write as _;
-
 use wire::Nameserver;
 
 use crate::config::routes::Routes;
 
-/// Renders the text of the file: a comment, `extra` (the lines of the user's own servers file), and
-/// one line per server.
+/// Renders the octets of the file: a comment, `extra` (the lines of the user's own servers file),
+/// and one line per server.
 ///
 /// Every value in [`Routes`] has been validated, so no value can add a line or an option. `extra`
-/// is copied unchanged.
-pub fn render(routes: &Routes, extra: &str) -> String {
-    let mut text = String::from("# Written by the nanny; edits are overwritten.\n");
-    text.push_str(extra);
-    if !extra.is_empty() && !extra.ends_with('\n') {
-        text.push('\n');
+/// is copied unchanged; it may contain octets that are not UTF-8.
+pub fn render(routes: &Routes, extra: &[u8]) -> Vec<u8> {
+    let mut octets = b"# Written by the nanny; edits are overwritten.\n".to_vec();
+    octets.extend_from_slice(extra);
+    if !extra.is_empty() && !extra.ends_with(b"\n") {
+        octets.push(b'\n');
     }
 
     for value in server_values(routes) {
-        let _ = writeln!(text, "server={value}");
+        octets.extend_from_slice(format!("server={value}\n").as_bytes());
     }
-    text
+    octets
 }
 
 /// The values of `server=`, or of `--server` on a command line: first [`Routes::own_names`], then

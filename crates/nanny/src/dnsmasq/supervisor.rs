@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 use wire::Nameserver;
 
+use crate::config::arguments::conf_file;
 use crate::config::routes::Routes;
 use crate::dnsmasq::delivery::{DeliveryError, RouteDelivery};
 use crate::dnsmasq::exit_status;
@@ -46,8 +47,6 @@ const STOPPING: Duration = Duration::from_secs(3);
 const SURELY_UP: Duration = Duration::from_secs(3);
 /// The interval at which [`QuietMoments::observe`] is called.
 const OBSERVATION: Duration = Duration::from_secs(1);
-/// Maximum size of the user's own servers file, in bytes; a larger file is not read.
-const LARGEST_EXTRA: u64 = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Supervisor {
@@ -442,7 +441,7 @@ impl Supervisor {
             return false;
         };
         let text = servers_file::render(self.delivery.in_force(), &self.read_extra_servers());
-        std::fs::read(file).is_ok_and(|written| written == text.as_bytes())
+        std::fs::read(file).is_ok_and(|written| written == text)
     }
 
     /// Writes the servers file, if there is one.
@@ -455,7 +454,7 @@ impl Supervisor {
         let text = servers_file::render(routes, &self.read_extra_servers());
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         directory
-            .write_file(&name, text.as_bytes())
+            .write_file(&name, &text)
             .map_err(|reason| DeliveryError::Unwritable {
                 path: file.clone(),
                 reason,
@@ -463,23 +462,19 @@ impl Supervisor {
     }
 
     /// Reads the user's own servers file; empty if there is none, or if it is not usable.
-    fn read_extra_servers(&self) -> String {
+    fn read_extra_servers(&self) -> Vec<u8> {
         let Some(path) = &self.plan.extra_servers else {
-            return String::new();
+            return Vec::new();
         };
 
-        // The file is written by the user and may have any size, so a large file is not read.
-        let is_small =
-            std::fs::metadata(path).is_ok_and(|metadata| metadata.len() <= LARGEST_EXTRA);
-        if is_small && let Ok(text) = std::fs::read_to_string(path) {
-            return text;
-        }
-        warn!(
-            file = %path.display(),
-            max_bytes = LARGEST_EXTRA,
-            "the file given with --servers-file cannot be read or is too large, so its servers are not used"
-        );
-        String::new()
+        conf_file::read_file(path).unwrap_or_else(|reason| {
+            warn!(
+                file = %path.display(),
+                reason,
+                "cannot read the file given with --servers-file, so its servers are not used"
+            );
+            Vec::new()
+        })
     }
 }
 

@@ -210,7 +210,10 @@ async fn user_options_are_honoured() {
     let stub = Upstream::answering("192.0.2.11").await;
     let own_at = at(&own).replace(':', "#");
     let plan = NannySetup::new().resolv_conf("nameserver 198.51.100.1\n");
-    fs::write(plan.path("own"), format!("server=/own.test/{own_at}\n")).unwrap();
+    // dnsmasq accepts comments that are not UTF-8.
+    let mut lines = b"# caf\xe9\n".to_vec();
+    lines.extend(format!("server=/own.test/{own_at}\n").into_bytes());
+    fs::write(plan.path("own"), lines).unwrap();
     let own_file = format!("--servers-file={}", plan.path("own").display());
     let plan = plan
         .dnsmasq("--no-resolv")

@@ -39,8 +39,8 @@ pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> ConfFileOpt
             ));
             break;
         }
-        let text = match read_file(&path) {
-            Ok(text) => text,
+        let octets = match read_file(&path) {
+            Ok(octets) => octets,
             Err(reason) => {
                 found.unknown = Some(format!(
                     "the nanny cannot read the configuration file {}: {reason}",
@@ -50,6 +50,7 @@ pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> ConfFileOpt
             }
         };
 
+        let text = String::from_utf8_lossy(&octets);
         for given in text.lines().filter_map(parse_line) {
             // Options may be in further files, or in the output of a script.
             match (given.name.as_str(), &given.value) {
@@ -67,12 +68,12 @@ pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> ConfFileOpt
     found
 }
 
-/// The text of a configuration file, or the reason why the file cannot be read.
-fn read_file(path: &Path) -> Result<String, String> {
+/// The octets of a configuration file, or the reason why the file cannot be read.
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     let metadata = std::fs::metadata(path).map_err(|error| without_number(&error))?;
     if metadata.file_type().is_char_device() {
         // A character device such as /dev/null has no options.
-        return Ok(String::new());
+        return Ok(Vec::new());
     }
 
     if !metadata.is_file() {
@@ -81,8 +82,7 @@ fn read_file(path: &Path) -> Result<String, String> {
     if metadata.len() > MAX_FILE_SIZE {
         return Err("it is larger than 1 MiB".to_owned());
     }
-    let octets = std::fs::read(path).map_err(|error| without_number(&error))?;
-    Ok(String::from_utf8_lossy(&octets).into_owned())
+    std::fs::read(path).map_err(|error| without_number(&error))
 }
 
 /// The files that dnsmasq reads for a `conf-dir` value:

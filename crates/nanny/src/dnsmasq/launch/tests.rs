@@ -423,7 +423,8 @@ fn recorded_kube_dns_arguments_are_equivalent() {
         );
         let mut expected = Effect::of_arguments(&case.argv, &arguments.option_values("server"));
         mended(&case.name, &mut expected);
-        let actual = Effect::of_file(&servers_file::render(&routes, ""));
+        let octets = servers_file::render(&routes, b"");
+        let actual = Effect::of_file(str::from_utf8(&octets).unwrap());
         assert_eq!(actual, expected, "{}", case.name);
     }
 }

@@ -25,34 +25,37 @@ fn routes() -> Routes {
     }
 }
 
+/// The text of the file without lines of the user.
+fn text_of(routes: &Routes) -> String {
+    String::from_utf8(render(routes, b"")).unwrap()
+}
+
 #[test]
 fn each_server_has_one_line() {
     let expected = "# Written by the nanny; edits are overwritten.\nserver=/acme.example/192.0.2.10\n\
                     server=/acme.example/2001:db8::11#5353\nserver=192.0.2.1#5353\n";
-    assert_eq!(render(&routes(), ""), expected);
+    assert_eq!(text_of(&routes()), expected);
     let empty = "# Written by the nanny; edits are overwritten.\n";
-    assert_eq!(render(&Routes::default(), ""), empty);
+    assert_eq!(text_of(&Routes::default()), empty);
 }
 
 #[test]
 fn link_local_server_keeps_interface() {
     let upstreams = dnsclient::resolv_conf::ResolvConf::parse("nameserver fe80::1%lo").nameservers;
-    let text = render(
-        &Routes {
-            upstreams,
-            ..Routes::default()
-        },
-        "",
-    );
+    let text = text_of(&Routes {
+        upstreams,
+        ..Routes::default()
+    });
     assert!(text.ends_with("\nserver=fe80::1%lo\n"), "{text}");
 }
 
 #[test]
 fn user_lines_come_first() {
-    let text = render(&Routes::default(), "server=/own.example/192.0.2.5");
+    let extra = b"server=/own.example/192.0.2.5 # caf\xe9";
+    let octets = render(&Routes::default(), extra);
     assert!(
-        text.ends_with("overwritten.\nserver=/own.example/192.0.2.5\n"),
-        "{text}"
+        octets.ends_with(&[b"overwritten.\n", &extra[..], b"\n"].concat()),
+        "{octets:?}"
     );
 }
 
@@ -94,7 +97,7 @@ proptest! {
         ];
         if let Ok(config) = dnsconfig::parse(&data.into()) {
             let ComputedRoutes { routes, .. } = computed(&config, &[], &ResolvedNames::default(), &DnsmasqArguments::default());
-            for line in render(&routes, "").lines().skip(1) {
+            for line in text_of(&routes).lines().skip(1) {
                 prop_assert!(is_meant(line), "{:?}", line);
             }
         }
