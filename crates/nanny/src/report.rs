@@ -389,6 +389,11 @@ impl Report {
         self.lock_status().document.routes.servfail_server = Some(server.to_string());
     }
 
+    /// Records the address of kubedns.
+    pub(crate) fn set_kubedns_server(&self, server: Nameserver) {
+        self.lock_status().document.routes.kubedns_server = Some(server.to_string());
+    }
+
     /// Records the options of dnsmasq.
     pub(crate) fn set_arguments(&self, arguments: Vec<String>) {
         self.lock_status().document.dnsmasq.arguments = arguments;

@@ -5,11 +5,10 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::EXTERNAL_NAMES;
 use crate::exposition::{MetricSample, metric_samples};
 use crate::sidecar::ProbeResult;
 
-/// The label of the route for external names outside stub domains.
-const EXTERNAL_NAMES: &str = ".";
 /// Maximum number of upstreams in a report.
 const MAX_UPSTREAMS: usize = 32;
 

@@ -13,6 +13,10 @@
 //!
 //! This crate neither fetches documents nor decides which findings a pod has.
 
+/// The route of external names outside stub domains. The other routes are named after their stub
+/// domains.
+pub const EXTERNAL_NAMES: &str = ".";
+
 pub mod exposition;
 pub mod finding;
 pub mod kubedns;

@@ -153,6 +153,9 @@ pub struct RoutesStatus {
     /// The source of `upstreams`: `configuration`, `resolv.conf` or `kubedns`. With `kubedns`, the
     /// only upstream is kubedns or the `servfail_server`.
     pub upstreams_from: Option<String>,
+    /// The address of kubedns. `stub_domains`, `upstreams` and `argument_servers` contain it if
+    /// dnsmasq forwards these names to kubedns.
+    pub kubedns_server: Option<String>,
     /// The servers that dnsmasq's arguments give for all other names. dnsmasq queries these servers
     /// in addition to `upstreams`.
     pub argument_servers: Vec<String>,
@@ -219,9 +222,21 @@ impl NannyStatus {
 }
 
 impl RoutesStatus {
-    /// Whether dnsmasq forwards external names to kubedns.
-    pub fn forwards_to_kubedns(&self) -> bool {
-        self.upstreams_from.as_deref() == Some("kubedns")
+    /// Whether dnsmasq forwards the names of `route` to kubedns. The route is a stub domain or
+    /// [`EXTERNAL_NAMES`](crate::EXTERNAL_NAMES). If dnsmasq does not know a stub domain, the names
+    /// of the domain are external names.
+    pub fn forwards_to_kubedns(&self, route: &str) -> bool {
+        if let Some(servers) = self.stub_domains.get(route) {
+            return self.has_kubedns(servers);
+        }
+        let is_upstream = self.upstreams_from.as_deref() == Some("kubedns");
+        is_upstream || self.has_kubedns(&self.argument_servers)
+    }
+
+    /// Whether kubedns is one of `servers`, and dnsmasq uses it: it is not in a forwarding loop.
+    fn has_kubedns(&self, servers: &[String]) -> bool {
+        let kubedns = self.kubedns_server.as_ref();
+        kubedns.is_some_and(|server| servers.contains(server) && !self.loops.contains(server))
     }
 
     /// The servers from dnsmasq's arguments that dnsmasq queries for external names in addition to
@@ -299,7 +314,7 @@ mod tests {
             \"rejected\":0,\"error\":{\"text\":\"not JSON\",\"key\":\"stubDomains\",\
             \"value\":null,\"at\":\"noon\"},\"warnings\":[],\"stubDomains\":{},\
             \"upstreamNameservers\":[],\"reloads\":0,\"lastReloadAt\":null},\
-            \"routes\":{\"stubDomains\":{},\"upstreams\":[],\"upstreamsFrom\":\"\",\
+            \"routes\":{\"stubDomains\":{},\"upstreams\":[],\"upstreamsFrom\":\"\",\"kubednsServer\":null,\
             \"argumentServers\":[],\"unresolved\":[],\"loops\":[],\"nowhere\":null,\"kubednsConfiguration\":null,\
             \"pending\":null}}";
         assert_eq!(written, whole);

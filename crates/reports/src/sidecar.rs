@@ -5,8 +5,9 @@ use std::time::Duration;
 use querylog::ranking::RankingDocument;
 use serde::{Deserialize, Serialize};
 
+use crate::EXTERNAL_NAMES;
 use crate::finding::{FindingLevel, PodFinding};
-use crate::kubedns::KubednsReport;
+use crate::kubedns::{KubednsReport, RouteServer};
 use crate::nanny::NannyStatus;
 
 /// The document behind `/status` and the page.
@@ -393,11 +394,21 @@ impl<T> PeerReport<T> {
 }
 
 impl SidecarStatus {
-    /// Whether queries for external names reach the upstreams through kubedns. They do in a pod
-    /// without dnsmasq, and if dnsmasq forwards these queries to kubedns.
-    pub fn forwards_by_kubedns(&self) -> bool {
+    /// Whether queries for names of `route` reach the upstreams through kubedns. They do in a pod
+    /// without dnsmasq, and if dnsmasq forwards these queries to kubedns. The route is a stub domain
+    /// or [`EXTERNAL_NAMES`].
+    pub fn forwards_by_kubedns(&self, route: &str) -> bool {
         let nanny = self.nanny.known.as_ref();
-        self.dnsmasq.is_none() || nanny.is_some_and(|nanny| nanny.routes.forwards_to_kubedns())
+        self.dnsmasq.is_none() || nanny.is_some_and(|nanny| nanny.routes.forwards_to_kubedns(route))
+    }
+
+    /// The servers of kubedns, by route, without the routes that dnsmasq forwards to other servers.
+    pub fn servers_of_kubedns(&self) -> impl Iterator<Item = &RouteServer> {
+        let kubedns = self.kubedns.known.as_ref();
+        let servers = kubedns.map_or(&[][..], |kubedns| &kubedns.routes);
+        servers
+            .iter()
+            .filter(|server| self.forwards_by_kubedns(&server.route))
     }
 
     /// The version of the configuration in force in the nanny.
@@ -415,11 +426,10 @@ impl SidecarStatus {
             domains.extend(kubedns.routes.iter().map(|server| server.route.as_str()));
         }
 
-        // kubedns lists a stub domain once for each server of the domain. `.` stands for the names
-        // outside all stub domains.
+        // kubedns lists a stub domain once for each server of the domain.
         let mut domains: Vec<String> = domains
             .into_iter()
-            .filter(|domain| *domain != ".")
+            .filter(|domain| *domain != EXTERNAL_NAMES)
             .map(|domain| domain.trim_end_matches('.').to_owned())
             .collect();
         domains.sort();
@@ -437,7 +447,7 @@ mod tests {
     #[test]
     fn missing_fields_have_defaults() {
         let status: SidecarStatus = serde_json::from_value(json!({"new": 1})).unwrap();
-        assert!(status.forwards_by_kubedns());
+        assert!(status.forwards_by_kubedns(EXTERNAL_NAMES));
         assert_eq!(status.configuration_version(), None);
         assert!(status.stub_domains().is_empty());
     }

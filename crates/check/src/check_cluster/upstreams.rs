@@ -10,6 +10,7 @@ use dnsclient::{external_queries, query_server};
 use futures::future::join_all;
 use hickory_proto::op::Query;
 use hickory_proto::rr::{Name, RecordType};
+use reports::EXTERNAL_NAMES;
 use reports::sidecar::SidecarStatus;
 use wire::{ServerAddr, Transport, Upstream, UpstreamProtocol};
 
@@ -17,8 +18,6 @@ use super::report::{CheckLine, milliseconds};
 
 pub(super) const GROUP: &str = "upstreams";
 
-/// The route of all names outside stub domains.
-const EXTERNAL_NAMES: &str = ".";
 /// Maximum number of upstreams that are queried. All are queried at the same time.
 const MAX_ASKED: usize = 64;
 /// Timeout of a query.
@@ -52,19 +51,13 @@ pub(super) fn list_upstreams(status: &SidecarStatus) -> Vec<RouteUpstream> {
         }
     }
 
-    // The upstreams of kubedns are listed if dnsmasq forwards external names to kubedns, or if
-    // there is no dnsmasq.
-    if let Some(kubedns) = &status.kubedns.known
-        && status.forwards_by_kubedns()
-    {
-        for server in &kubedns.routes {
-            upstreams.push(RouteUpstream {
-                of_kubedns: true,
-                address: server.address.clone(),
-                domains: vec![server.route.clone()],
-                is_up: server.is_up,
-            });
-        }
+    for server in status.servers_of_kubedns() {
+        upstreams.push(RouteUpstream {
+            of_kubedns: true,
+            address: server.address.clone(),
+            domains: vec![server.route.clone()],
+            is_up: server.is_up,
+        });
     }
     upstreams
 }

@@ -28,7 +28,7 @@ pub struct Routes {
     /// The source of `upstreams`.
     pub upstreams_from: UpstreamOrigin,
     /// The names in `hosts` and `aliases`, the reverse names of the addresses in `hosts`, and the
-    /// server of each: kubedns or the SERVFAIL server.
+    /// server of each: kubedns or the SERVFAIL server. Names in `stub_domains` are left out.
     pub own_names: BTreeMap<String, Nameserver>,
     /// The servers to probe for loops. They include servers that are left out because they forward
     /// back to dnsmasq.
@@ -213,8 +213,8 @@ impl ComputedRoutes {
         // Without routes of their own, own names and stub domains could go to the server of an
         // argument such as `--server=/corp.example/192.0.2.1`: dnsmasq prefers the longest matching
         // domain.
-        this.add_own_names(from.config, server);
-        for (domain, _) in this.routed_stub_domains(from.config) {
+        this.add_own_names(from, server);
+        for (domain, _) in this.unrouted_stub_domains(from.config) {
             this.add_stub_domain(from, domain, vec![server]);
         }
         this.add_argument_servers(from);
@@ -226,10 +226,10 @@ impl ComputedRoutes {
         // Both conditions are necessary. If kubedns is not behind dnsmasq, a query could loop. If
         // kubedns does not follow this configuration, it could answer from an older configuration.
         if from.kubedns_is_behind && from.kubedns_follows {
-            this.add_own_names(from.config, from.kubedns);
+            this.add_own_names(from, from.kubedns);
         }
 
-        for (domain, servers) in this.routed_stub_domains(from.config) {
+        for (domain, servers) in this.unrouted_stub_domains(from.config) {
             let usable = this.usable_stub_servers(from, domain, servers);
             this.add_stub_domain(from, domain, usable);
         }
@@ -239,19 +239,29 @@ impl ComputedRoutes {
         this
     }
 
-    fn add_own_names(&mut self, config: &Config, server: Nameserver) {
-        let names = own_names(config).map(|name| (name, server));
-        self.routes.own_names = names.collect();
+    /// Adds the names in `hosts` and `aliases`. If a stub domain is also such a name, dnsmasq
+    /// forwards the whole domain to `server`. kubedns also knows the stub servers.
+    fn add_own_names(&mut self, from: &RouteSources<'_>, server: Nameserver) {
+        let has_stub_servers = |name: &String| {
+            let servers = from.config.stub_domains.get(name);
+            servers.is_some_and(|servers| !servers.is_empty())
+        };
+        for name in own_names(from.config) {
+            if has_stub_servers(&name) {
+                self.add_stub_domain(from, &name, vec![server]);
+            } else {
+                self.routes.own_names.insert(name, server);
+            }
+        }
     }
 
-    /// The stub domains that get a route. As in kube-dns, a stub domain without servers has no
-    /// route. If a stub domain is also a name in `hosts` or `aliases`, dnsmasq forwards the whole
-    /// domain to kubedns. kubedns also knows the stub servers.
-    fn routed_stub_domains<'c>(&self, config: &'c Config) -> Vec<(&'c String, &'c [ServerAddr])> {
+    /// The stub domains that have no route yet. As in kube-dns, a stub domain without servers gets
+    /// no route.
+    fn unrouted_stub_domains<'c>(&self, config: &'c Config) -> Vec<(&'c String, &'c [ServerAddr])> {
         let domains = config.stub_domains.iter();
         domains
             .filter(|(domain, servers)| {
-                !servers.is_empty() && !self.routes.own_names.contains_key(*domain)
+                !servers.is_empty() && !self.routes.stub_domains.contains_key(*domain)
             })
             .map(|(domain, servers)| (domain, servers.as_slice()))
             .collect()

@@ -158,6 +158,7 @@ async fn cache_is_flushed_after_kubedns_edit() {
     let upstreams = &status["routes"]["upstreams"];
     assert_eq!(*upstreams, json!([at(&kubedns.upstream)]));
     assert_eq!(status["routes"]["upstreamsFrom"], "kubedns");
+    assert_eq!(status["routes"]["kubednsServer"], at(&kubedns.upstream));
     settled(&rig, &kubedns).await;
 
     // An edit of the upstreams flushes nothing by itself, because kubedns may not have applied the

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use maud::{Markup, html};
+use reports::EXTERNAL_NAMES;
 use reports::kubedns::KubednsReport;
 use reports::nanny::{ConfigurationStatus, NannyStatus, RoutesStatus};
 use reports::sidecar::SidecarStatus;
@@ -91,14 +92,17 @@ fn in_force(nanny: &NannyStatus) -> Markup {
     }
 }
 
-/// "kubedns" if `servers` are those for external names, and dnsmasq forwards external names to
-/// kubedns. Otherwise the addresses, without the nanny's server that answers SERVFAIL.
+/// The addresses of `servers`, without the nanny's server that answers SERVFAIL. The address of
+/// kubedns is shown as "kubedns".
 fn shown_servers(routes: &RoutesStatus, servers: &[String]) -> String {
-    if routes.forwards_to_kubedns() && servers == routes.upstreams {
-        return "kubedns".to_owned();
+    let mut usable_servers = Vec::new();
+    for server in servers {
+        if routes.kubedns_server.as_ref() == Some(server) {
+            usable_servers.push("kubedns");
+        } else if routes.servfail_server.as_ref() != Some(server) {
+            usable_servers.push(server);
+        }
     }
-    let mut usable_servers: Vec<&str> = servers.iter().map(String::as_str).collect();
-    usable_servers.retain(|server| routes.servfail_server.as_deref() != Some(*server));
 
     if usable_servers.len() < servers.len() {
         usable(usable_servers.join(" "))
@@ -117,7 +121,7 @@ fn configured_upstreams(nanny: &NannyStatus) -> String {
         [] if routes.upstreams.is_empty() && routes.loops.is_empty() => {
             "the arguments of dnsmasq".to_owned()
         }
-        [] if routes.forwards_to_kubedns() => {
+        [] if routes.forwards_to_kubedns(EXTERNAL_NAMES) => {
             "--nameservers of kubedns, or its resolv.conf".to_owned()
         }
         [] => routes.upstreams_from.clone().unwrap_or_default(),

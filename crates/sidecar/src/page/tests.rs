@@ -71,7 +71,7 @@ fn says(page: &str, texts: &[&str]) {
 fn dnsmasq_as_cache_shows_kubedns_servers() {
     let nanny = r#"{"configuration":{"version":"00ff","stubDomains":{"acme.local":["192.0.2.1"]}},
                     "routes":{"stubDomains":{"acme.local":["127.0.0.1:10053"]},"upstreams":["127.0.0.1:10053"],
-                              "upstreamsFrom":"kubedns","kubednsConfiguration":"00fe"}}"#;
+                              "upstreamsFrom":"kubedns","kubednsServer":"127.0.0.1:10053","kubednsConfiguration":"00fe"}}"#;
     let mut status = SidecarStatus {
         nanny: told(NannyStatus::parse(nanny).unwrap()),
         ..good()

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};
+use reports::EXTERNAL_NAMES;
 use reports::kubedns::{KubednsReport, KubednsUpstream};
 use reports::sidecar::{
     DnsmasqReport, DnsmasqUpstream, ProbeResult, SidecarStatus, UpstreamCondition,
@@ -16,7 +17,7 @@ use super::text::{largest_two_units, number, reason, route_words};
 pub(super) fn dnsmasq_section(status: &SidecarStatus, dnsmasq: &DnsmasqReport) -> Markup {
     let upstreams = &dnsmasq.upstreams;
     // kubedns, and servers with a probe of their own, are not in the list.
-    let by_kubedns = status.forwards_by_kubedns();
+    let by_kubedns = status.forwards_by_kubedns(EXTERNAL_NAMES);
     let nanny = status.nanny.known.as_ref();
     let loops = nanny.map(|nanny| &nanny.routes.loops);
 

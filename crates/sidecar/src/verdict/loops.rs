@@ -1,10 +1,11 @@
 //! Faults of upstreams that forward queries back to the pod. While such a loop lasts, kubedns and
 //! dnsmasq do not send these upstreams the queries that would come back.
 
+use reports::EXTERNAL_NAMES;
 use reports::finding::FindingKind;
 use reports::sidecar::SidecarStatus;
 
-use super::routes::{EXTERNAL_NAMES, has_upstream};
+use super::routes::has_upstream;
 use super::{PodFault, join_words};
 
 pub(super) fn loop_faults(status: &SidecarStatus) -> Vec<PodFault> {
@@ -13,7 +14,7 @@ pub(super) fn loop_faults(status: &SidecarStatus) -> Vec<PodFault> {
 
     // If loops leave the forwarding container without any upstream, no external name is answered.
     // This outage is then reported instead of the loops of that container.
-    let by_kubedns = status.forwards_by_kubedns();
+    let by_kubedns = status.forwards_by_kubedns(EXTERNAL_NAMES);
     let of_forwarder = if by_kubedns { &kubedns } else { &dnsmasq };
     if of_forwarder.is_some() && !has_upstream(status) {
         let other = if by_kubedns { dnsmasq } else { kubedns };
@@ -55,7 +56,7 @@ fn outage(status: &SidecarStatus) -> PodFault {
     let reason =
         "external names are not answered: each of their upstreams forwards back to this pod";
     let text = match list_loops(status) {
-        Some(loops) if !status.forwards_by_kubedns() => format!("{reason} ({loops})"),
+        Some(loops) if !status.forwards_by_kubedns(EXTERNAL_NAMES) => format!("{reason} ({loops})"),
         _ => reason.to_owned(),
     };
     PodFault::new(FindingKind::UpstreamsDown, EXTERNAL_NAMES, text)

@@ -2,14 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use reports::EXTERNAL_NAMES;
 use reports::finding::FindingKind;
-use reports::kubedns::KubednsReport;
 use reports::sidecar::{DnsmasqReport, DnsmasqUpstream, SidecarStatus, UpstreamCondition};
 
 use super::PodFault;
-
-/// The route of all names outside stub domains.
-pub(super) const EXTERNAL_NAMES: &str = ".";
 
 /// The state of a server of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +45,16 @@ pub(super) fn route_servers(status: &SidecarStatus) -> RouteServers {
         add_dnsmasq_routes(dnsmasq, loops.unwrap_or(&BTreeSet::new()), &mut routes);
     }
 
-    // If dnsmasq forwards to the upstreams itself, the upstreams of kubedns are left out. They are
-    // either the same servers, or dnsmasq, which has a probe of its own.
-    if let Some(kubedns) = &status.kubedns.known
-        && status.forwards_by_kubedns()
-    {
-        add_kubedns_routes(kubedns, &mut routes);
+    // If dnsmasq forwards the names of a route to the upstreams itself, the servers of kubedns are
+    // left out. They are either the same servers, or dnsmasq, which has a probe of its own.
+    for server in status.servers_of_kubedns() {
+        let state = if server.is_up {
+            ServerState::Up
+        } else {
+            ServerState::Down
+        };
+        let servers = routes.entry(server.route.clone()).or_default();
+        servers.insert(server.address.clone(), state);
     }
     routes
 }
@@ -88,18 +89,6 @@ fn state_for(upstream: &DnsmasqUpstream, domain: &str) -> ServerState {
         UpstreamCondition::Waiting | UpstreamCondition::Answers => ServerState::Up,
         UpstreamCondition::Fails if may_be_private => ServerState::Unproven,
         UpstreamCondition::Fails | UpstreamCondition::Silent => ServerState::Down,
-    }
-}
-
-fn add_kubedns_routes(kubedns: &KubednsReport, routes: &mut RouteServers) {
-    for server in &kubedns.routes {
-        let servers = routes.entry(server.route.clone()).or_default();
-        let state = if server.is_up {
-            ServerState::Up
-        } else {
-            ServerState::Down
-        };
-        servers.insert(server.address.clone(), state);
     }
 }
 

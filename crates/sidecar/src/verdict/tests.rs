@@ -238,10 +238,39 @@ fn upstreams_are_judged_per_route() {
     }
 }
 
+/// Routes of the nanny while each server of kubedns is down, and the faults. kubedns is at
+/// 127.0.0.1:10053 and has the routes `.` and `corp.test`.
+const ROUTES_TO_KUBEDNS: &str = r#"
+    {"upstreams":["192.0.2.9:53"],"stubDomains":{"corp.test":["192.0.2.8:53"]}}    |
+    {"upstreams":["192.0.2.9:53"],"stubDomains":{"corp.test":["127.0.0.1:10053"]}} | corp.test
+    {"upstreams":["192.0.2.9:53"]}                                                 |
+    {"upstreams":["127.0.0.1:10053"],"upstreamsFrom":"kubedns"}                    | . corp.test
+    {"upstreams":["127.0.0.1:9"],"upstreamsFrom":"kubedns","stubDomains":{"corp.test":["192.0.2.8:53"]}} | .
+    {"argumentServers":["127.0.0.1:10053"],"upstreamsFrom":"resolv.conf"}          | . corp.test
+    {"argumentServers":["192.0.2.9:53"],"upstreamsFrom":"resolv.conf"}             |
+    {"argumentServers":["127.0.0.1:10053"],"loops":["127.0.0.1:10053"]}            |
+"#;
+
 #[test]
-fn upstreams_of_kubedns_are_ignored_while_dnsmasq_forwards() {
-    let behind = kubedns("kubedns_forward_upstream_up{route=\".\",upstream=\"127.0.0.1:53\"} 0\n");
-    assert_eq!(found(&behind), [""; 0]);
+fn servers_of_kubedns_count_if_dnsmasq_forwards_to_it() {
+    let dead = [(".", "192.0.2.1:53", 0), ("corp.test", "192.0.2.2:53", 0)];
+    let kubedns = routes(&dead).kubedns;
+    for [json, expected] in table::rows(ROUTES_TO_KUBEDNS) {
+        let mut of_nanny: serde_json::Value = serde_json::from_str(json).unwrap();
+        of_nanny["kubednsServer"] = "127.0.0.1:10053".into();
+        let document = serde_json::json!({ "routes": of_nanny }).to_string();
+        let status = SidecarStatus {
+            kubedns: kubedns.clone(),
+            nanny: told(NannyStatus::parse(&document).unwrap()),
+            ..forwarding(Vec::new())
+        };
+
+        let counted: Vec<String> = routes::route_servers(&status).into_keys().collect();
+        assert_eq!(counted.join(" "), expected, "{json}");
+        let faults = routes::route_faults(&status);
+        let down: Vec<_> = faults.iter().map(|fault| fault.subject.as_str()).collect();
+        assert_eq!(down.join(" "), expected, "{json}");
+    }
 }
 
 /// `kubedns_upstream_up` has a series for each server that dnsmasq or kubedns queries. The series

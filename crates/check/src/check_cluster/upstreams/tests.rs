@@ -117,6 +117,33 @@ async fn upstreams_of_kubedns_are_asked() {
     );
 }
 
+/// dnsmasq forwards `acme.test` to kubedns, and queries the server for external names itself.
+#[tokio::test]
+async fn servers_of_kubedns_are_asked_per_route() {
+    let [external, stub] = [
+        knowing(".", "REFUSED").await,
+        knowing("acme.test.", "REFUSED").await,
+    ];
+    let [external, stub] = [external.addr(), stub.addr()].map(|addr| addr.to_string());
+    let nanny = json!({"routes": {
+        "kubednsServer": "127.0.0.1:10053",
+        "stubDomains": {"acme.test": ["127.0.0.1:10053"]},
+        "upstreams": [external],
+    }});
+    let document = json!({
+        "dnsmasq": {"upstreams": [{"address": external, "serves": ["."]}]},
+        "nanny": {"known": nanny},
+        "kubedns": {"known": {"routes": [[".", "192.0.2.1:53", true], ["acme.test", stub, true]]}},
+    });
+    assert_eq!(
+        checked(document).await,
+        [
+            format!("passed: {external} (external names) answers []"),
+            format!("passed: kubedns: {stub} (names of acme.test) answers []"),
+        ]
+    );
+}
+
 #[tokio::test]
 async fn upstreams_beyond_limit_are_counted() {
     let upstreams: Vec<_> = (0..MAX_ASKED + 2)

@@ -301,11 +301,12 @@ fn own_names_go_to_kubedns_behind_dnsmasq() {
     ]);
     let without = "/acme.example/192.0.2.9; /db.acme.example/192.0.2.8; 192.0.2.2";
     let own_names = "/1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa/127.0.0.1#10053; \
-                     /1.2.0.192.in-addr.arpa/127.0.0.1#10053; /db/127.0.0.1#10053; /db.acme.example/127.0.0.1#10053; \
+                     /1.2.0.192.in-addr.arpa/127.0.0.1#10053; /db/127.0.0.1#10053; \
                      /registry.acme.example/127.0.0.1#10053; /wild.example/127.0.0.1#10053";
-    let with: &str = &format!("{own_names}; /acme.example/192.0.2.9; 192.0.2.2");
+    let own_stub = "/db.acme.example/127.0.0.1#10053";
+    let with: &str = &format!("{own_names}; /acme.example/192.0.2.9; {own_stub}; 192.0.2.2");
     let all_to_kubedns: &str =
-        &format!("{own_names}; /acme.example/127.0.0.1#10053; 127.0.0.1#10053");
+        &format!("{own_names}; /acme.example/127.0.0.1#10053; {own_stub}; 127.0.0.1#10053");
     let names = ResolvedNames::default();
     let listening = ListenAddresses::from_arguments(&local());
     let resolv_conf = ["192.0.2.2".parse().unwrap()];
