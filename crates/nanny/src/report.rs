@@ -399,10 +399,13 @@ impl Report {
         self.lock_status().document.dnsmasq.arguments = arguments;
     }
 
-    /// Records the servers in dnsmasq's arguments that serve external names.
-    pub(crate) fn set_argument_servers(&self, servers: &[Nameserver]) {
+    /// Records the servers in dnsmasq's arguments that serve external names. `are_all` tells
+    /// whether dnsmasq queries no other servers for external names than these and the upstreams.
+    pub(crate) fn set_argument_servers(&self, servers: &[Nameserver], are_all: bool) {
         let servers = servers.iter().map(ToString::to_string).collect();
-        self.lock_status().document.routes.argument_servers = servers;
+        let mut status = self.lock_status();
+        status.document.routes.argument_servers = servers;
+        status.document.routes.lists_all_upstreams = are_all;
     }
 
     /// Locks the status for a change, and wakes the writer of the status file.

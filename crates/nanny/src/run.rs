@@ -89,8 +89,11 @@ impl Nanny {
         let plan = plan_launch(settings, directory.as_deref());
         let report = Report::new()?;
         report.set_arguments(arguments.shown_options());
-        report.set_argument_servers(&arguments.addresses_for_all_names());
         report.set_kubedns_server(sources.kubedns);
+        report.set_argument_servers(
+            &arguments.addresses_for_all_names(),
+            !arguments.may_answer_external_names(sources.kubedns),
+        );
         report.set_dnsmasq(&dnsmasq, effect_of_edits(&plan, flags.restart_dnsmasq))?;
 
         let stop_tasks = CancellationToken::new();

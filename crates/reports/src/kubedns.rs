@@ -59,8 +59,8 @@ pub struct KubednsReport {
     pub upstreams: Vec<KubednsUpstream>,
     /// The servers of each route.
     pub routes: Vec<RouteServer>,
-    /// The stub domains without a usable server.
-    pub stub_domains_without_server: Vec<String>,
+    /// The routes without a usable server: stub domains, and [`EXTERNAL_NAMES`].
+    pub routes_without_server: Vec<String>,
     /// The number of ignored keys of the ConfigMap.
     pub unknown_keys: f64,
     /// The number of upstreams that forward queries back to kubedns.
@@ -238,6 +238,19 @@ impl KubednsReport {
         servers.filter(move |server| server.address == address)
     }
 
+    /// The stub domains without a usable server.
+    pub fn stub_domains_without_server(&self) -> impl Iterator<Item = &str> {
+        let routes = self.routes_without_server.iter().map(String::as_str);
+        routes.filter(|route| *route != EXTERNAL_NAMES)
+    }
+
+    /// Whether kubedns is known to have no server for external names, not even one in a forwarding
+    /// loop.
+    pub fn lacks_upstreams(&self) -> bool {
+        let mut routes = self.routes_without_server.iter();
+        self.forward_loops == 0.0 && routes.any(|route| route == EXTERNAL_NAMES)
+    }
+
     fn busiest_upstreams(
         &self,
         upstreams: BTreeMap<String, KubednsUpstream>,
@@ -311,9 +324,7 @@ impl KubednsReport {
             "kubedns_forward_loops" => self.forward_loops = sample.value,
             "kubedns_stub_servers_unresolved" => self.unresolved = sample.value,
             "kubedns_forward_route_servers" if !sample.is_set() => {
-                let route = sample.label("route");
-                let stub_domain = route.filter(|route| route != EXTERNAL_NAMES);
-                self.stub_domains_without_server.extend(stub_domain);
+                self.routes_without_server.extend(sample.label("route"));
             }
             "kubedns_node_answered_by" => self.add_node(sample),
             "kubedns_node_elsewhere_ratio" => {

@@ -159,6 +159,9 @@ pub struct RoutesStatus {
     /// The servers that dnsmasq's arguments give for all other names. dnsmasq queries these servers
     /// in addition to `upstreams`.
     pub argument_servers: Vec<String>,
+    /// No other server answers external names than those in `upstreams` and `argument_servers`.
+    /// False if dnsmasq itself reads resolv.conf, or if its arguments may name other servers.
+    pub lists_all_upstreams: bool,
     /// Names of stub servers that have no address yet.
     pub unresolved: BTreeSet<String>,
     /// Servers left out because queries to them come back to dnsmasq.
@@ -251,6 +254,16 @@ impl RoutesStatus {
             _ => Vec::new(),
         }
     }
+
+    /// Whether dnsmasq is known to have no server for external names, not even one in a forwarding
+    /// loop.
+    pub fn lacks_upstreams(&self) -> bool {
+        // Until the first routes are in force, their source is empty or unknown.
+        let source = self.upstreams_from.as_deref().unwrap_or_default();
+        let is_known = !source.is_empty() && self.lists_all_upstreams;
+        let lists = [&self.upstreams, &self.argument_servers];
+        is_known && self.loops.is_empty() && lists.iter().all(|servers| servers.is_empty())
+    }
 }
 
 #[cfg(test)]
@@ -315,7 +328,7 @@ mod tests {
             \"value\":null,\"at\":\"noon\"},\"warnings\":[],\"stubDomains\":{},\
             \"upstreamNameservers\":[],\"reloads\":0,\"lastReloadAt\":null},\
             \"routes\":{\"stubDomains\":{},\"upstreams\":[],\"upstreamsFrom\":\"\",\"kubednsServer\":null,\
-            \"argumentServers\":[],\"unresolved\":[],\"loops\":[],\"nowhere\":null,\"kubednsConfiguration\":null,\
+            \"argumentServers\":[],\"listsAllUpstreams\":false,\"unresolved\":[],\"loops\":[],\"nowhere\":null,\"kubednsConfiguration\":null,\
             \"pending\":null}}";
         assert_eq!(written, whole);
 

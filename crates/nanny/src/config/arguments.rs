@@ -242,6 +242,23 @@ impl DnsmasqArguments {
             .collect()
     }
 
+    /// Returns whether something other than [`Self::addresses_for_all_names`] and resolv.conf may
+    /// answer or forward external names: options that cannot be read, a servers file, a server for
+    /// certain domains that is not `kubedns`, a server given by name, or an address for all names.
+    pub fn may_answer_external_names(&self, kubedns: Nameserver) -> bool {
+        if self.unknown.is_some() || self.has_option("servers-file") {
+            return true;
+        }
+
+        let mut servers = self.server_values();
+        let has_other_server = servers.any(|value| match value.rsplit_once('/') {
+            Some((_, address)) => parse_server(address) != Some(kubedns),
+            None => parse_server(value).is_none(),
+        });
+        let mut addresses = self.option_values("address").into_iter();
+        has_other_server || addresses.any(|value| value.contains("/#/"))
+    }
+
     /// The servers for all names that [`Self::words_without`] removes from the command line.
     pub fn movable_servers(&self) -> Vec<ArgumentServer> {
         let items = parse_items(&self.words);

@@ -179,6 +179,7 @@ async fn resolv_conf_supplies_upstream_servers() {
     let upstreams = |status: &Value| status["routes"]["upstreams"].clone();
     let forwarded = upstreams(&rig.status());
     assert_eq!(forwarded, json!(["198.51.100.1:53", "198.51.100.2:53"]));
+    assert_eq!(rig.status()["routes"]["listsAllUpstreams"], true);
 
     rig.forward_to(&outside);
     rig.until("www.outside.test.", "192.0.2.1").await;
@@ -221,8 +222,9 @@ async fn user_options_are_honoured() {
         .dnsmasq(format!("--server=/fixed.test/{own_at}"));
     let stub_domains = [("stubDomains", stubs(&[("acme.test", &stub)]))];
     let mut rig = plan.config(&stub_domains).start().await;
-    let upstreams = rig.status()["routes"]["upstreams"].clone();
-    assert_eq!(upstreams, json!([]), "--no-resolv");
+    let routes = rig.status()["routes"].clone();
+    assert_eq!(routes["upstreams"], json!([]), "--no-resolv");
+    assert_eq!(routes["listsAllUpstreams"], false, "--servers-file");
     for (name, expected) in [
         ("www.own.test.", "192.0.2.5"),
         ("www.fixed.test.", "192.0.2.5"),

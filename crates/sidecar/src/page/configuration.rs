@@ -38,8 +38,8 @@ fn in_force_in_kubedns(kubedns: &KubednsReport) -> Markup {
         let servers = routes.entry(&server.route).or_default();
         servers.push(&server.address);
     }
-    for domain in &kubedns.stub_domains_without_server {
-        routes.entry(domain).or_default();
+    for route in &kubedns.routes_without_server {
+        routes.entry(route).or_default();
     }
     let mut routes: Vec<(&str, Vec<&str>)> = routes.into_iter().collect();
     routes.sort_by_key(|(route, _)| *route == ".");

@@ -1,6 +1,7 @@
 //! Faults of upstreams that give no usable answers, per route.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use reports::EXTERNAL_NAMES;
 use reports::finding::FindingKind;
@@ -21,13 +22,41 @@ pub(super) enum ServerState {
 /// The state of each server of each route, by route and by the address of the server.
 pub(super) type RouteServers = BTreeMap<String, BTreeMap<String, ServerState>>;
 
+/// External names without any upstream become a finding after this time. At its start, kubedns
+/// waits ten seconds at most for the ConfigMap, and has no upstreams meanwhile.
+const STARTS_WITHIN: Duration = Duration::from_secs(15);
+
 /// Faults of upstreams.
 pub(super) fn route_faults(status: &SidecarStatus) -> Vec<PodFault> {
     let routes = route_servers(status);
     let faults = routes
         .iter()
         .filter_map(|(route, servers)| route_fault(route, servers));
-    faults.collect()
+    let mut faults: Vec<PodFault> = faults.collect();
+    if !routes.contains_key(EXTERNAL_NAMES) {
+        faults.extend(missing_upstreams(status));
+    }
+    faults
+}
+
+/// The outage of external names if the program that forwards them has no upstream.
+fn missing_upstreams(status: &SidecarStatus) -> Option<PodFault> {
+    let by_kubedns = status.forwards_by_kubedns(EXTERNAL_NAMES);
+    let lacks_upstreams = if by_kubedns {
+        status.kubedns.known.as_ref()?.lacks_upstreams()
+    } else {
+        status.nanny.known.as_ref()?.routes.lacks_upstreams()
+    };
+    if !lacks_upstreams {
+        return None;
+    }
+
+    // External names fail as they do with dead upstreams, so the finding is the same. The sidecar
+    // cannot know whether a cluster has no upstreams on purpose.
+    let program = if by_kubedns { "kubedns" } else { "dnsmasq" };
+    let text = format!("external names are not answered: {program} has no upstream");
+    let fault = PodFault::new(FindingKind::UpstreamsDown, EXTERNAL_NAMES, text);
+    Some(fault.passes_within(STARTS_WITHIN))
 }
 
 /// Returns whether external names have a server that is not in a forwarding loop. The server counts

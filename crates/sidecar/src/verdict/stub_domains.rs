@@ -21,11 +21,11 @@ pub(super) fn stub_domain_faults(status: &SidecarStatus) -> Vec<PodFault> {
     // kubedns and dnsmasq have the same stub domains, so there is one finding for each domain.
     let mut domains: BTreeMap<&str, Option<String>> = BTreeMap::new();
     if let Some(kubedns) = kubedns {
-        for domain in &kubedns.stub_domains_without_server {
+        for domain in kubedns.stub_domains_without_server() {
             let has_unresolved = kubedns.unresolved > 0.0;
             // The metrics of kubedns do not say which stub domain the unresolved names belong to.
             let reason = has_unresolved.then(|| "some servers of stub domains".to_owned());
-            domains.insert(domain.as_str(), reason);
+            domains.insert(domain, reason);
         }
     }
     let mut explained = BTreeSet::new();
@@ -94,7 +94,7 @@ fn domain_fault(domain: &str, unresolved: Option<&str>) -> PodFault {
 /// The fault of servers of stub domains for which kubedns has no address. `None` if a stub domain
 /// has no usable server, because then [`domain_fault`] describes the fault.
 fn unresolved_in_kubedns(kubedns: &KubednsReport) -> Option<PodFault> {
-    if kubedns.unresolved == 0.0 || !kubedns.stub_domains_without_server.is_empty() {
+    if kubedns.unresolved == 0.0 || kubedns.stub_domains_without_server().next().is_some() {
         return None;
     }
     let text = "kubedns has no address for some servers of stub domains";

@@ -273,6 +273,50 @@ fn servers_of_kubedns_count_if_dnsmasq_forwards_to_it() {
     }
 }
 
+/// Routes of the nanny, metrics of kubedns, and the program that has no upstream. dnsmasq lists no
+/// upstreams.
+const MISSING_UPSTREAMS: &str = r#"
+    {"upstreamsFrom":"resolv.conf","listsAllUpstreams":true}                                    | . 1 | dnsmasq
+    {"upstreamsFrom":"resolv.conf","listsAllUpstreams":false}                                   | . 0 |
+    {"upstreamsFrom":"","listsAllUpstreams":true}                                               | . 0 |
+    {"upstreamsFrom":"resolv.conf","listsAllUpstreams":true,"upstreams":["192.0.2.9:53"]}       | . 0 |
+    {"upstreamsFrom":"resolv.conf","listsAllUpstreams":true,"argumentServers":["192.0.2.9:53"]} | . 0 |
+    {"upstreamsFrom":"kubedns","upstreams":["127.0.0.1:10053"]}                                 | . 0 | kubedns
+    {"upstreamsFrom":"kubedns","upstreams":["127.0.0.1:10053"]}                                 | . 1 |
+    {"upstreamsFrom":"kubedns","upstreams":["127.0.0.1:10053"]}                                 | corp.test 0 |
+"#;
+
+#[test]
+fn missing_upstreams_are_outage_after_start() {
+    for [json, servers, program] in table::rows(MISSING_UPSTREAMS) {
+        let (route, count) = servers.split_once(' ').unwrap();
+        let metrics = format!("kubedns_forward_route_servers{{route=\"{route}\"}} {count}\n");
+        let document = format!("{{\"routes\":{json}}}");
+        let status = SidecarStatus {
+            kubedns: kubedns(&metrics).kubedns,
+            nanny: told(NannyStatus::parse(&document).unwrap()),
+            ..forwarding(Vec::new())
+        };
+
+        let mut faults = routes::route_faults(&status).into_iter();
+        let fault = faults.next().map(|fault| (fault.text, fault.passes_within));
+        let expected = (!program.is_empty()).then(|| {
+            let text = format!("external names are not answered: {program} has no upstream");
+            (text, Duration::from_secs(15))
+        });
+        assert_eq!(fault, expected, "{json} {servers}");
+        assert_eq!(faults.next(), None);
+    }
+
+    let alone = SidecarStatus {
+        dnsmasq: None,
+        nanny: PeerReport::not_read(),
+        ..kubedns("kubedns_forward_route_servers{route=\".\"} 0\n")
+    };
+    let text = "upstreams_down: external names are not answered: kubedns has no upstream";
+    assert_eq!(found(&alone), [text]);
+}
+
 /// `kubedns_upstream_up` has a series for each server that dnsmasq or kubedns queries. The series
 /// ends when neither of them queries the server any more.
 #[test]

@@ -243,3 +243,27 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn options_that_may_answer_external_names_are_found() {
+    let kubedns = "127.0.0.1:10053".parse().unwrap();
+    for (option, expected) in [
+        ("--cache-size=1000", false),
+        ("--server=192.0.2.1", false),
+        ("--server=127.0.0.1#10053", false),
+        (
+            "--server=/cluster.local/in-addr.arpa/127.0.0.1#10053",
+            false,
+        ),
+        ("--server=/acme.example/192.0.2.1", true),
+        ("--local=/acme.example/", true),
+        ("--server=dns.example", true),
+        ("--address=/apps.example/192.0.2.1", false),
+        ("--address=/#/192.0.2.1", true),
+        ("--servers-file=/etc/servers", true),
+    ] {
+        let arguments = DnsmasqArguments::from_words(vec![option.into()]);
+        let found = arguments.may_answer_external_names(kubedns);
+        assert_eq!(found, expected, "{option}");
+    }
+}
