@@ -29,16 +29,18 @@ pub(super) fn probe_faults(status: &SidecarStatus) -> Vec<PodFault> {
         .filter(|probe| is_failing(probe, status))
         .collect();
 
-    // One finding for each cause is enough. `kubedns_faults` reports that the first lists are
-    // incomplete. If kubedns is silent, dnsmasq cannot answer the probed name either.
+    // One finding for each cause is enough. `kubedns_faults` reports that kubedns refuses cluster
+    // names, because the first lists are incomplete and there are no records of a snapshot file. If
+    // kubedns is silent, dnsmasq cannot answer the probed name either.
     let kubedns = status.kubedns.known.as_ref();
-    let unsynced = kubedns.is_some_and(|kubedns| kubedns.synced == Some(false));
+    let refuses_names =
+        kubedns.is_some_and(|kubedns| kubedns.synced == Some(false) && kubedns.stale != Some(true));
     let silent = failing
         .iter()
         .any(|probe| probe.part == PodPart::Kubedns && probe.is_silent());
 
     for probe in failing {
-        let cause_is_known = unsynced || silent;
+        let cause_is_known = refuses_names || silent;
         if let Some(fault) = probe_fault(probe, cause_is_known) {
             faults.push(fault.with_detail(&probe.error));
         }

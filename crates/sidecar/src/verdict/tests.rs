@@ -127,6 +127,14 @@ fn failing_probe_names_silent_part() {
     let separated = probed(vec![kubedns_well, dnsmasq_alone]);
     let late = refusing("kubedns_synced 0\nkubedns_initial_sync_overdue 1\n");
     let early = refusing("kubedns_synced 0\nkubedns_initial_sync_overdue 0\n");
+    let stale = SidecarStatus {
+        probes: vec![probe(PodPart::Kubedns, ProbeState::SelfOnly, "no RRs")],
+        ..kubedns("kubedns_synced 0\nkubedns_stale 1\n")
+    };
+    let missing =
+        "names_unanswered: kubedns does not answer kubernetes.default.svc.cluster.local. (no RRs)";
+    let of_snapshot = "serving_stale: kubedns serves the records of its snapshot file";
+    assert_eq!(found(&stale), [missing, of_snapshot]);
     for (case, status, expected) in [
         ("lost packets", probed(vec![lost]), None),
         ("silence", probed(vec![silent]), Some(hangs)),
