@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use daemon::metrics::{MetricError, Metrics};
+use reports::sidecar::PodPart;
 use wire::ServerAddr;
 
 use crate::container_histories::ContainerHistories;
@@ -68,8 +69,8 @@ impl Parts {
         // The plan comes first: the commands of exechealthz may add probes.
         let plan = HealthPlan::new(&options)?;
         let probes = new_probes(&options, &plan.specs, &metrics)?;
-        // These servers are not probed as upstreams of dnsmasq.
-        let others = probed_servers(&options, &plan.specs);
+        // These servers are not upstreams, although dnsmasq may list them.
+        let others = servers_of_pod(&options, &probes);
         let exechealthz = plan.into_checks(&options, &probes).map(Arc::new);
 
         let peers = Arc::new(ReportPeers::new(&options));
@@ -132,7 +133,7 @@ fn read_host_name() -> String {
 }
 
 impl Dnsmasq {
-    /// `others` are servers that need no probe as upstreams.
+    /// `others` are servers of the pod itself, which are not upstreams.
     fn new(
         server: ServerAddr,
         others: Vec<ServerAddr>,
@@ -163,11 +164,41 @@ impl Dnsmasq {
     }
 }
 
-/// Servers that need no probe as upstreams: the servers of `specs`, kubedns and dnsmasq.
-fn probed_servers(options: &Options, specs: &[ProbeSpec]) -> Vec<ServerAddr> {
-    let probed = specs.iter().map(|spec| spec.server.clone());
-    probed
+/// The addresses of kubedns and dnsmasq, from the flags and from their probes. Any other probed
+/// server may be an upstream of dnsmasq, too.
+fn servers_of_pod(options: &Options, probes: &[Arc<Probe>]) -> Vec<ServerAddr> {
+    let of_pod = probes.iter().filter(|probe| probe.part() != PodPart::Other);
+    of_pod
+        .map(|probe| probe.spec().server.clone())
         .chain([options.kubedns_addr.clone()])
         .chain(options.dnsmasq())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use daemon::flags::Style;
+
+    use super::*;
+
+    /// The probe `corp` queries a server that may be an upstream of dnsmasq, too.
+    #[test]
+    fn servers_of_other_probes_are_not_of_pod() {
+        let words = [
+            "--probe=kubedns,127.0.0.2:10053,kubernetes.default",
+            "--probe=mine,127.0.0.1:53,kubernetes.default",
+            "--probe=corp,192.0.2.1,www.corp.test",
+        ];
+        let words = words.iter().map(OsString::from);
+        let options: Options = daemon::flags::parse("sidecar", Style::Pflag, words).unwrap();
+        let metrics = Metrics::new("x").unwrap();
+        let probes = new_probes(&options, &options.probe, &metrics).unwrap();
+
+        let servers = servers_of_pod(&options, &probes);
+        let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
+        let [of_probe, kubedns, dnsmasq] = ["127.0.0.2:10053", "127.0.0.1:10053", "127.0.0.1:53"];
+        assert_eq!(servers, [of_probe, dnsmasq, kubedns, dnsmasq]);
+    }
 }

@@ -3,8 +3,8 @@
 //! dnsmasq lists its upstreams with their numbers of queries (CHAOS TXT `servers.bind`). The list
 //! has no usable number of failures: dnsmasq 2.90 does not count the failures of a server that is
 //! silent or answers every query with an error. So the sidecar, which is in dnsmasq's network
-//! namespace, probes each upstream once per interval. kubedns, and the servers of `--probe`, are
-//! not probed as upstreams.
+//! namespace, probes each upstream once per interval. kubedns and dnsmasq are not probed as
+//! upstreams, because they have probes of their own.
 //!
 //! The nanny reports which names an upstream serves. For an upstream that serves only stub
 //! domains, the probe queries the SOA record of one of these domains. For any other upstream, the
@@ -43,11 +43,12 @@ use self::listed::{ListedUpstream, list_upstreams};
 use self::metrics::UpstreamMetrics;
 use self::probe::{ProbeOutcome, UpstreamProbe};
 use self::purpose::UpstreamPurpose;
-use self::upstream::ProbedUpstream;
+use self::upstream::UpstreamState;
 use crate::peers::ReportPeers;
 use crate::time::{Now, repeat};
 
-/// Limit of probed servers. The number of servers of dnsmasq is not limited.
+/// Limit of probed servers. The number of servers of dnsmasq is not limited. The condition of the
+/// other servers stays [`UpstreamCondition::Waiting`](reports::sidecar::UpstreamCondition).
 const MAX_UPSTREAMS: usize = 64;
 /// The minimum interval of the probes.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
@@ -68,13 +69,12 @@ pub(crate) struct ProbeSettings {
 #[derive(Debug)]
 pub(crate) struct UpstreamProbes {
     dnsmasq: ServerAddr,
-    /// Servers that are not probed as upstreams: kubedns, dnsmasq, and servers with a probe of
-    /// their own.
+    /// Servers that are not upstreams: kubedns and dnsmasq.
     others: Vec<ServerAddr>,
     peers: Arc<ReportPeers>,
     settings: ProbeSettings,
     metrics: UpstreamMetrics,
-    known: Mutex<BTreeMap<SocketAddr, ProbedUpstream>>,
+    known: Mutex<BTreeMap<SocketAddr, UpstreamState>>,
     /// The last known report of the nanny; empty before the first.
     nanny: Mutex<NannyStatus>,
     /// The addresses of dnsmasq's last list, in its order.
@@ -82,7 +82,7 @@ pub(crate) struct UpstreamProbes {
 }
 
 impl UpstreamProbes {
-    /// Creates the probes, which have no results yet. `others` are not probed.
+    /// Creates the probes, which have no results yet. `others` are not upstreams.
     pub(crate) fn new(
         dnsmasq: ServerAddr,
         others: Vec<ServerAddr>,
@@ -165,20 +165,14 @@ impl UpstreamProbes {
         let known = self.known.lock();
         known
             .iter()
+            .filter(|(_, upstream)| upstream.is_probed())
             .map(|(address, upstream)| (*address, upstream.next_probe()))
             .collect()
     }
 
     /// Applies the list: adds new upstreams, and removes old ones with their results.
     fn apply_list(&self, listed: &[ListedUpstream], nanny: &NannyStatus) {
-        // dnsmasq may have any number of servers, but the number of probes and series must be
-        // limited.
-        let wanted: BTreeMap<SocketAddr, u64> = listed
-            .iter()
-            .filter(|server| !self.is_excluded(server.address, nanny))
-            .take(MAX_UPSTREAMS)
-            .map(|server| (server.address, server.queries))
-            .collect();
+        let wanted = self.wanted_upstreams(listed, nanny);
 
         // When dnsmasq reloads its servers, it gives the counters of the old servers to the new
         // servers, in the order of the list. So the counters are not used if the list has changed.
@@ -189,11 +183,12 @@ impl UpstreamProbes {
         drop(last_order);
 
         let mut known = self.known.lock();
-        let has_changed = !known.keys().eq(wanted.keys());
+        let probed_before = probed_addresses(&known);
         // Upstreams that have left the list are removed. Otherwise each upstream that ever existed
-        // would keep its series.
-        known.retain(|address, _| {
-            let stays = wanted.contains_key(address);
+        // would keep its series. An upstream also starts anew if its probes begin or end.
+        known.retain(|address, upstream| {
+            let new = wanted.get(address);
+            let stays = new.is_some_and(|new| new.is_probed == upstream.is_probed());
             if !stays {
                 self.metrics.remove_series(*address);
             }
@@ -201,34 +196,68 @@ impl UpstreamProbes {
         });
 
         // The purpose may change with an edit of the ConfigMap.
-        for (address, queries) in &wanted {
+        for (address, new) in wanted {
             let upstream = known
-                .entry(*address)
-                .or_insert_with(|| self.new_upstream(*address));
-            let purpose = UpstreamPurpose::in_routes(*address, nanny, &self.settings.probe_name);
-            upstream.count_queries(*queries, are_counters_own);
-            upstream.set_purpose(purpose);
+                .entry(address)
+                .or_insert_with(|| self.new_upstream(address, new.is_probed));
+            upstream.count_queries(new.server.queries, are_counters_own);
+            upstream.set_purpose(new.purpose);
         }
 
         // The list is read in each round, but is logged only after a change.
-        if has_changed {
-            let upstreams: Vec<String> = wanted.keys().map(ToString::to_string).collect();
+        let probed = probed_addresses(&known);
+        if probed != probed_before {
+            let upstreams: Vec<String> = probed.iter().map(ToString::to_string).collect();
             let upstreams = upstreams.join(" ");
             tracing::info!(upstreams, "probing the upstreams of dnsmasq");
         }
     }
 
-    /// Returns whether the server is not probed. The nanny's own server, which answers every query
-    /// with SERVFAIL, and the servers in `others` are not probed.
+    /// The upstreams in the list. At most [`MAX_UPSTREAMS`] of them are probed.
+    fn wanted_upstreams(
+        &self,
+        listed: &[ListedUpstream],
+        nanny: &NannyStatus,
+    ) -> BTreeMap<SocketAddr, WantedUpstream> {
+        let upstreams = listed
+            .iter()
+            .filter(|server| !self.is_excluded(server.address, nanny));
+        let mut wanted: Vec<WantedUpstream> = upstreams
+            .map(|server| WantedUpstream {
+                server: *server,
+                purpose: self.purpose_of(server.address, nanny),
+                is_probed: false,
+            })
+            .collect();
+
+        // dnsmasq may have any number of servers, but the number of probes and series must be
+        // limited. External names are more important than the names of single stub domains.
+        wanted.sort_by_key(|upstream| !upstream.purpose.may_be_external());
+        for upstream in wanted.iter_mut().take(MAX_UPSTREAMS) {
+            upstream.is_probed = true;
+        }
+        wanted
+            .into_iter()
+            .map(|upstream| (upstream.server.address, upstream))
+            .collect()
+    }
+
+    fn purpose_of(&self, address: SocketAddr, nanny: &NannyStatus) -> UpstreamPurpose {
+        UpstreamPurpose::in_routes(address, nanny, &self.settings.probe_name)
+    }
+
+    /// Returns whether the server is not an upstream: the nanny's own server, which answers every
+    /// query with SERVFAIL, or one of `others`.
     fn is_excluded(&self, address: SocketAddr, nanny: &NannyStatus) -> bool {
         let servfail_server = nanny.routes.servfail_server.as_ref();
         servfail_server.is_some_and(|server| *server == address.to_string())
             || self.others.contains(&ServerAddr::from(address))
     }
 
-    fn new_upstream(&self, address: SocketAddr) -> ProbedUpstream {
+    fn new_upstream(&self, address: SocketAddr, is_probed: bool) -> UpstreamState {
         let purpose = UpstreamPurpose::unknown(&self.settings.probe_name);
-        ProbedUpstream::new(address, purpose, self.metrics.series_of(address))
+        let series = is_probed.then(|| self.metrics.series_of(address));
+        UpstreamState::new(address, purpose, series)
     }
 
     /// Records the outcome of a probe. Returns whether to repeat the probe at once.
@@ -239,6 +268,19 @@ impl UpstreamProbes {
             .get_mut(&address)
             .is_some_and(|upstream| upstream.record(outcome, Now::read()))
     }
+}
+
+/// An upstream in dnsmasq's last list.
+#[derive(Debug)]
+struct WantedUpstream {
+    server: ListedUpstream,
+    purpose: UpstreamPurpose,
+    is_probed: bool,
+}
+
+fn probed_addresses(known: &BTreeMap<SocketAddr, UpstreamState>) -> Vec<SocketAddr> {
+    let probed = known.iter().filter(|(_, upstream)| upstream.is_probed());
+    probed.map(|(address, _)| *address).collect()
 }
 
 #[cfg(test)]

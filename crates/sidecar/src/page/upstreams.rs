@@ -16,7 +16,7 @@ use super::text::{largest_two_units, number, reason, route_words};
 /// The upstreams of dnsmasq, with their probes.
 pub(super) fn dnsmasq_section(status: &SidecarStatus, dnsmasq: &DnsmasqReport) -> Markup {
     let upstreams = &dnsmasq.upstreams;
-    // kubedns, and servers with a probe of their own, are not in the list.
+    // kubedns is not in the list.
     let by_kubedns = status.forwards_by_kubedns(EXTERNAL_NAMES);
     let nanny = status.nanny.known.as_ref();
     let loops = nanny.map(|nanny| &nanny.routes.loops);
@@ -25,7 +25,7 @@ pub(super) fn dnsmasq_section(status: &SidecarStatus, dnsmasq: &DnsmasqReport) -
         section aria-label="upstreams of dnsmasq" {
             h2 { "Upstreams of dnsmasq" }
             @if by_kubedns { p { "dnsmasq forwards to kubedns, whose upstreams are below" } }
-            @if upstreams.is_empty() { @if !by_kubedns { p { "no upstreams of dnsmasq are known; servers with their own --probe are not listed here" } } } @else {
+            @if upstreams.is_empty() { @if !by_kubedns { p { "no upstreams of dnsmasq are known" } } } @else {
                 (dnsmasq_table(upstreams, loops.unwrap_or(&BTreeSet::new()), status.time))
             }
         }

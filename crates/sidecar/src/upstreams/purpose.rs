@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use dnsclient::external_queries;
 use hickory_proto::op::Query;
 use hickory_proto::rr::{Name, RecordType};
+use reports::EXTERNAL_NAMES;
 use reports::nanny::NannyStatus;
 
 /// The queries of a probe, and the names that the upstream serves.
@@ -54,8 +55,13 @@ impl UpstreamPurpose {
             _ => external_queries(Some(probe_name.clone())),
         };
         if is_external {
-            domains.push(".".to_owned());
+            domains.push(EXTERNAL_NAMES.to_owned());
         }
         Self { domains, questions }
+    }
+
+    /// Whether the upstream serves external names, or unknown names.
+    pub(super) fn may_be_external(&self) -> bool {
+        self.domains.is_empty() || self.domains.iter().any(|domain| domain == EXTERNAL_NAMES)
     }
 }

@@ -392,7 +392,7 @@ async fn list_is_kept_while_dnsmasq_is_silent() {
 }
 
 #[tokio::test]
-async fn servers_with_own_probe_are_excluded() {
+async fn servers_of_pod_are_excluded() {
     let (kubedns, nowhere, real) = tokio::join!(
         answering("NOERROR"),
         answering("SERVFAIL"),
@@ -415,6 +415,8 @@ async fn servers_with_own_probe_are_excluded() {
     assert_eq!((kubedns.count(), nowhere.count(), real.count()), (0, 0, 1));
 }
 
+/// Servers of stub domains come first in the list of dnsmasq, and the server for external names
+/// comes last.
 #[tokio::test]
 async fn many_servers_are_bounded() {
     let asked = Arc::new(AtomicU64::new(0));
@@ -425,16 +427,36 @@ async fn many_servers_are_bounded() {
     })
     .await;
     // No server answers at the other loopback addresses, so these probes fail at once.
-    let many = (0..200u8).map(|n| format!("127.9.9.{n}#{} 0 0", server.addr().port()));
-    let texts: Vec<String> = std::iter::once(text(server.addr(), 0))
-        .chain(many)
-        .collect();
-    let lab = Lab::start(&texts, "{}", Vec::new()).await;
+    let port = server.addr().port();
+    let many: Vec<SocketAddr> = (0..200u8).map(|n| ([127, 9, 9, n], port).into()).collect();
+    let names: Vec<String> = (0..many.len()).map(|n| format!("stub-{n}.test")).collect();
+    let names = names.iter().map(String::as_str);
+    let stub_domains: Vec<(&str, SocketAddr)> = names.zip(many.iter().copied()).collect();
+    let nanny = routes(&stub_domains, &[server.addr()], &[]);
+    let listed = many.iter().copied().chain([server.addr()]);
+    let texts: Vec<String> = listed.map(|server| text(server, 7)).collect();
+
+    let lab = Lab::start(&texts, &nanny, Vec::new()).await;
     lab.rounds(1).await;
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    let said = lab.said();
+    let count_of = |condition: &str| {
+        let matching = said.iter().filter(|text| text.starts_with(condition));
+        matching.count()
+    };
+    let counts = ["Answers [.]", "Silent [stub-", "Waiting [stub-"].map(count_of);
+    assert_eq!(counts, [1, MAX_UPSTREAMS - 1, 201 - MAX_UPSTREAMS]);
     assert_eq!(
-        (lab.upstreams.status().len(), asked.load(Ordering::Relaxed)),
-        (MAX_UPSTREAMS, 1)
+        lab.exported(many[199]),
+        [""; 0],
+        "an unprobed upstream must have no series"
     );
+
+    // The first upstreams leave the list, so the probes of the last upstreams begin.
+    *lab.texts.lock() = vec![text(many[199], 7)];
+    lab.rounds(1).await;
+    assert_eq!(lab.said().len(), 1);
+    assert_eq!(lab.exported(many[199]).len(), 2, "errors and probes");
 }
 
 #[tokio::test]

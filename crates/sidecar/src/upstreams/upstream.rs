@@ -28,7 +28,7 @@ pub(super) const MAX_HISTORY: usize = 120;
 
 /// State of one upstream.
 #[derive(Debug)]
-pub(super) struct ProbedUpstream {
+pub(super) struct UpstreamState {
     pub(super) purpose: UpstreamPurpose,
     /// The position in `purpose.questions` of the query that last got a usable answer.
     preferred: usize,
@@ -37,14 +37,16 @@ pub(super) struct ProbedUpstream {
     failures_in_a_row: u32,
     queries: CounterReadings,
     history: Recent<ProbeResult, MAX_HISTORY>,
-    series: UpstreamSeries,
+    /// `None` if the upstream is not probed.
+    series: Option<UpstreamSeries>,
 }
 
-impl ProbedUpstream {
+impl UpstreamState {
+    /// An upstream without results. It is probed if it has `series`.
     pub(super) fn new(
         address: SocketAddr,
         purpose: UpstreamPurpose,
-        series: UpstreamSeries,
+        series: Option<UpstreamSeries>,
     ) -> Self {
         let status = DnsmasqUpstream {
             address: address.to_string(),
@@ -60,6 +62,10 @@ impl ProbedUpstream {
             history: Recent::default(),
             series,
         }
+    }
+
+    pub(super) fn is_probed(&self) -> bool {
+        self.series.is_some()
     }
 
     /// The status, with its history, as it is reported at the time `now`.
@@ -79,7 +85,9 @@ impl ProbedUpstream {
             return;
         }
         let increase = self.queries.increase(reading);
-        self.series.add_queries(increase);
+        if let Some(series) = &self.series {
+            series.add_queries(increase);
+        }
         self.status.queries += increase;
     }
 
@@ -110,7 +118,9 @@ impl ProbedUpstream {
     /// have been lost.
     pub(super) fn record(&mut self, outcome: ProbeOutcome, now: Now) -> bool {
         self.status.probes += 1;
-        self.series.count_probe(&outcome);
+        if let Some(series) = &self.series {
+            series.count_probe(&outcome);
+        }
         self.remember(&outcome, now);
         let is_failure = outcome.is_err();
         let condition = match outcome {

@@ -162,17 +162,17 @@ async fn counters_survive_a_restart_of_dnsmasq() {
 #[tokio::test]
 async fn upstreams_of_dnsmasq_are_probed() {
     let answers = |asked: &Asked| Reaction::from(Reply::to(&asked.packet).rcode("NXDOMAIN"));
-    let (healthy, probed_anyway) = tokio::join!(Upstream::start(answers), Upstream::start(answers));
+    let (healthy, own_probe) = tokio::join!(Upstream::start(answers), Upstream::start(answers));
     let dead: SocketAddr = (Ipv4Addr::LOCALHOST, free_port()).into();
     let port = free_port();
     let server = |server: SocketAddr| format!("--server={}#{}", server.ip(), server.port());
     let further = [server(healthy.addr()), server(dead)];
-    let _process = dnsmasq_with(port, probed_anyway.addr(), &further).await;
+    let _process = dnsmasq_with(port, own_probe.addr(), &further).await;
     let mut flags = flags(port).to_vec();
     flags.push("--upstream-probe-interval-ms=1000".to_owned());
     flags.push(format!(
         "--probe=backend,{},x.cluster.local,1,A",
-        probed_anyway.addr()
+        own_probe.addr()
     ));
     let sidecar = Sidecar::start(&flags).await;
 
@@ -196,6 +196,7 @@ async fn upstreams_of_dnsmasq_are_probed() {
     };
     let expected = [
         format!("{} answers", healthy.addr()),
+        format!("{} answers", own_probe.addr()),
         format!("{dead} silent"),
     ]
     .into();
