@@ -147,7 +147,7 @@ impl Stream {
         let line = self
             .line()
             .await
-            .expect("an event or a proper end must arrive in time");
+            .expect("an event, or the end of a complete response, must arrive in time");
         line.map(|line| {
             serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
         })

@@ -52,7 +52,7 @@ pub(crate) struct QuietMoments {
 /// Targets of the descriptors, such as `socket:[4711]`.
 type Descriptors = BTreeSet<OsString>;
 
-/// Whether a signal was sent in a quiet moment, or anyway after the time limit.
+/// Whether a signal was sent in a quiet moment, or although no quiet moment was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SignalTiming {
     Quietly,
