@@ -37,7 +37,7 @@ struct ZoneGauges {
     feeds: Mutex<Vec<FeedState>>,
 }
 
-/// The part of one feed in the gauges of its zone.
+/// The contribution of one feed to the gauges of its zone.
 #[derive(Debug, Clone, Default)]
 struct FeedState {
     is_connected: bool,

@@ -109,7 +109,8 @@ impl IndexTask {
             tokio::select! {
                 content = snapshot_read::content(&mut self.snapshot_read) => {
                     self.restore_snapshot(content);
-                    // If the lists are already overdue, readiness no longer waits for them.
+                    // If the lists are already overdue, `report_overdue` runs at once, so readiness
+                    // no longer waits for them.
                     if self.is_waiting_with_snapshot() {
                         overdue = first_overdue;
                     }

@@ -153,8 +153,8 @@ pub struct RoutesStatus {
     /// The source of `upstreams`: `configuration`, `resolv.conf` or `kubedns`. With `kubedns`, the
     /// only upstream is kubedns or the `servfail_server`.
     pub upstreams_from: Option<String>,
-    /// The address of kubedns. `stub_domains`, `upstreams` and `argument_servers` contain it if
-    /// dnsmasq forwards these names to kubedns.
+    /// The address of kubedns. If one of the lists of servers contains it, dnsmasq forwards the
+    /// names of this list to kubedns.
     pub kubedns_server: Option<String>,
     /// The servers that dnsmasq's arguments give for all other names. dnsmasq queries these servers
     /// in addition to `upstreams`.

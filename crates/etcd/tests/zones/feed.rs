@@ -251,7 +251,7 @@ async fn muted_watch_is_replaced() {
     }
 }
 
-/// A new etcd has lower revisions than the last check of the previous etcd.
+/// The revisions of a new etcd are lower than the revision at the last check of the previous etcd.
 #[tokio::test]
 async fn muted_watch_of_new_etcd_is_replaced() {
     let Some(mut etcd) = Etcd::start("a muted watch of a new etcd").await else {

@@ -86,8 +86,8 @@ impl StateSources {
         }
     }
 
-    /// The kinds of objects that this process needs and whose watch is not open, as the sidecar
-    /// finds them in the metrics.
+    /// The kinds of objects that this process needs and whose watch is not open, by the rule that
+    /// the sidecar applies to the metrics.
     fn lost_watches(&self) -> Vec<String> {
         let report = KubednsReport {
             watches: self.watch.connections(),

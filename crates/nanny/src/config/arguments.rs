@@ -242,9 +242,9 @@ impl DnsmasqArguments {
             .collect()
     }
 
-    /// Returns whether something other than [`Self::addresses_for_all_names`] and resolv.conf may
-    /// answer or forward external names: options that cannot be read, a servers file, a server for
-    /// certain domains that is not `kubedns`, a server given by name, or an address for all names.
+    /// Returns whether options other than [`Self::addresses_for_all_names`] may answer or forward
+    /// external names: options that cannot be read, a servers file, a server given by name, a
+    /// server for certain domains that is not `kubedns`, or `--address=/#/`.
     pub fn may_answer_external_names(&self, kubedns: Nameserver) -> bool {
         if self.unknown.is_some() || self.has_option("servers-file") {
             return true;

@@ -26,8 +26,9 @@ impl ListenAddresses {
     /// Determines the addresses from dnsmasq's arguments. The addresses of `--listen-address` are
     /// always included. With `--interface`, the addresses of the given interfaces and of loopback
     /// are added. Without `--interface`, all addresses of the machine are added if
-    /// `--listen-address` is missing or gives an unspecified address such as `0.0.0.0`. The
-    /// interfaces of `--except-interface` add no addresses.
+    /// `--listen-address` is missing or gives an unspecified address such as `0.0.0.0`. Interfaces
+    /// of `--except-interface` add no addresses, unless `--listen-address` gives an unspecified
+    /// address.
     pub fn from_arguments(arguments: &DnsmasqArguments) -> Self {
         let mut addresses: BTreeSet<IpAddr> = arguments.listen_addresses().into_iter().collect();
         let has_interfaces = arguments.has_option("interface");

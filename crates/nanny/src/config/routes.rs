@@ -240,7 +240,7 @@ impl ComputedRoutes {
     }
 
     /// Adds the names in `hosts` and `aliases`. If a stub domain is also such a name, dnsmasq
-    /// forwards the whole domain to `server`. kubedns also knows the stub servers.
+    /// forwards the whole domain to `server`, because kubedns can query the stub servers.
     fn add_own_names(&mut self, from: &RouteSources<'_>, server: Nameserver) {
         let has_stub_servers = |name: &String| {
             let servers = from.config.stub_domains.get(name);

@@ -15,9 +15,9 @@
 //! SERVFAIL server ([`crate::dnsmasq::servfail_server`]) until kubedns is known to have the same
 //! configuration.
 //!
-//! Servers without a domain in the user's arguments are moved into the file, too, so that the nanny
-//! can leave out a server that forwards back to dnsmasq. The nanny does not pass the user's
-//! `--dns-loop-detect` to dnsmasq ([`crate::dnsmasq::loop_finder`] has the reason).
+//! Where possible, the user's servers for all names are in the file, too, so that the nanny can
+//! leave out those that forward back. The nanny does not pass the user's `--dns-loop-detect` to
+//! dnsmasq ([`crate::dnsmasq::loop_finder`] has the reason).
 //!
 //! dnsmasq treats a `server=` line of its servers file like a `--server` argument that follows the
 //! arguments on the command line, and reads the file again on SIGHUP. With a servers file, the
@@ -186,8 +186,7 @@ impl LaunchPlan {
             argv.extend(["--server".into(), value.into()]);
         }
 
-        // If dnsmasq may not read resolv.conf itself, `words` or `added` already contains
-        // `--no-resolv`.
+        // If dnsmasq may not read resolv.conf itself, its configuration already has `no-resolv`.
         if self.may_read_resolv_conf && routes.upstreams_from != UpstreamOrigin::ResolvConf {
             argv.push("--no-resolv".into());
         }
@@ -215,7 +214,7 @@ impl LaunchPlan {
     fn note_conflicts(&mut self, arguments: &DnsmasqArguments) {
         for server in arguments.fixed_servers() {
             self.notes.push(format!(
-                "server={}: stays in dnsmasq's own configuration, so the nanny cannot leave it out if it forwards to dnsmasq",
+                "server={}: stays in dnsmasq's own configuration, so the nanny cannot remove this server, even if the server forwards back to dnsmasq",
                 server.value
             ));
         }

@@ -452,7 +452,7 @@ async fn many_servers_are_bounded() {
         "an unprobed upstream must have no series"
     );
 
-    // The first upstreams leave the list, so the probes of the last upstreams begin.
+    // All other upstreams leave the list, so the probes of this one begin.
     *lab.texts.lock() = vec![text(many[199], 7)];
     lab.rounds(1).await;
     assert_eq!(lab.said().len(), 1);

@@ -249,7 +249,7 @@ fn options_in_files_are_told() {
     assert_eq!(
         plan.notes,
         [
-            "server=192.0.2.1: stays in dnsmasq's own configuration, so the nanny cannot leave it out if it forwards to dnsmasq"
+            "server=192.0.2.1: stays in dnsmasq's own configuration, so the nanny cannot remove this server, even if the server forwards back to dnsmasq"
         ]
     );
     assert_eq!(
