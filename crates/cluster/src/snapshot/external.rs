@@ -19,7 +19,7 @@ pub struct ExternalZone {
 }
 
 impl ExternalZone {
-    /// The zone of these Services, with the source of the cluster's records.
+    /// Creates the zone of these Services. `records_from` is the source of the cluster's records.
     pub fn new(records_from: RecordsFrom, services: TreeCache<Arc<ExternalNode>>) -> Self {
         Self {
             records_from,

@@ -206,7 +206,8 @@ fn servers_are_arguments_without_file() {
     );
     assert_eq!(plan.mode, EditMode::Restart);
     assert_eq!(plan.restart_reason.as_deref(), Some("no place for it"));
-    // The servers of resolv.conf are arguments, too.
+    // Without a servers file, too, the nanny reads resolv.conf, and passes its servers as
+    // arguments.
     assert_eq!(plan.resolv_files, [PathBuf::from("/etc/resolv.conf")]);
     assert_eq!(
         text(&plan.argv(&routes)),
