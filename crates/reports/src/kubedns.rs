@@ -137,7 +137,9 @@ impl fmt::Display for NodeReport {
                 "the DNS pods of all nodes, because not every ready endpoint of the DNS Service has \
                  a hint for a node"
             }
-            None => "unknown servers: no DNS pod is known to be ready",
+            None => {
+                "unknown servers: no DNS pod is ready, or this version does not know the reported value"
+            }
         };
         write!(f, "clients on {} are answered by {servers}", self.name)?;
 
