@@ -529,7 +529,7 @@ impl Tree {
         let file = self.path("CHANGELOG.md");
         let text = fs::read_to_string(&file).unwrap();
         let heading = concat!("\n## ", env!("CARGO_PKG_VERSION"), " (");
-        let (before, after) = text.split_once(&heading).unwrap();
+        let (before, after) = text.split_once(heading).unwrap();
         let (_, after) = after.split_once(')').unwrap();
         fs::write(file, format!("{before}{heading}2027-01-31){after}")).unwrap();
     }

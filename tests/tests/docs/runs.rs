@@ -37,6 +37,9 @@ const ELSEWHERE: &str = "
     README.md                    | make run                      | tests/tests/e2e.rs::guide_commands_work_when_pasted
     RELEASING.md                 | cosign verify                 | needs a published release
     RELEASING.md                 | gh attestation                | needs a published release
+    charts/kube-dns-rs/README.md | annotate deployment           | needs a cluster with nodes and pods
+    charts/kube-dns-rs/README.md | helm upgrade                  | needs a cluster with nodes and pods
+    charts/kube-dns-rs/README.md | rollout status                | needs a cluster with nodes and pods
     charts/kube-dns-rs/README.md | delete deployment             | needs a cluster with nodes and pods
     docs/configmap.md            | openssl                       | asks a public resolver
     docs/etcd.md                 | kube-dns --etcd-zone          | is only the beginning of a command line
