@@ -11,8 +11,8 @@ fn main() -> ExitCode {
         Some(word) if word == "check" => return check::command(words).print(),
         _ => {}
     }
-    // With `--restart-after-crash`, `daemon::exec::command` starts the child. In the child,
-    // `requested` executes kubedns again, and returns only if that fails. In any other process,
+    // With `--restart-after-crash`, kubedns runs in a child process, which starts here: `requested`
+    // replaces it with kubedns by exec, and returns only if that fails. In any other process,
     // `requested` returns `None`.
     if let Some(failed) = daemon::exec::requested(&std::env::args_os().collect::<Vec<_>>()) {
         return failed;

@@ -61,8 +61,8 @@ static EXPIRE: LazyLock<u32> = LazyLock::new(|| {
 /// server has a key, it rejects requests without a valid signature.
 ///
 /// The first octet of the input selects a server with or without a key. It also selects whether the
-/// request becomes an IXFR request, with the serial of the older or the newer version of the zone.
-/// The other octets are the request.
+/// request gets the authority section of an IXFR request, with the serial of the older or the newer
+/// version of the zone. The other octets are the request.
 pub fn transfer(input: &[u8]) {
     let Some((&choice, octets)) = input.split_first() else {
         return;
@@ -125,8 +125,8 @@ fn primary(key: Option<TsigKey>) -> Arc<ZoneTransfers<Snapshot>> {
     transfers
 }
 
-/// Makes an IXFR request: the query in `octets` up to the end of its question, then an authority
-/// section with the SOA record of the older or the newer version (RFC 1995, section 3). Returns
+/// Returns the query in `octets`, up to the end of its question, with the authority section of an
+/// IXFR request: the SOA record of the older or the newer version (RFC 1995, section 3). Returns
 /// `octets` unchanged if they are not a query.
 fn since(octets: &[u8], older: bool) -> Vec<u8> {
     let Ok(query) = Query::parse(octets, Transport::Tcp) else {

@@ -153,14 +153,14 @@ pub struct RoutesStatus {
     /// The source of `upstreams`: `configuration`, `resolv.conf` or `kubedns`. With `kubedns`, the
     /// only upstream is kubedns or the `servfail_server`.
     pub upstreams_from: Option<String>,
-    /// The address of kubedns. If one of the lists of servers contains it, dnsmasq forwards the
-    /// names of this list to kubedns.
+    /// The address of kubedns. If the servers for a name include this address and `loops` does not,
+    /// dnsmasq forwards queries for the name to kubedns.
     pub kubedns_server: Option<String>,
     /// The servers that dnsmasq's arguments give for all other names. dnsmasq queries these servers
     /// in addition to `upstreams`.
     pub argument_servers: Vec<String>,
-    /// No other server answers external names than those in `upstreams` and `argument_servers`.
-    /// False if dnsmasq itself reads resolv.conf, or if its arguments may name other servers.
+    /// Whether dnsmasq queries only `upstreams` and `argument_servers` for external names. False if
+    /// dnsmasq itself reads resolv.conf, or if its arguments may name other servers.
     pub lists_all_upstreams: bool,
     /// Names of stub servers that have no address yet.
     pub unresolved: BTreeSet<String>,

@@ -287,9 +287,9 @@ fn has_name_server_address<V: View>(view: &V, zone: &Name) -> bool {
 }
 
 /// The zones of a view that can be transferred. Zones that hold only [PTR
-/// records](crate::FurtherZone::pointers) are incomplete and cannot be transferred. A domain is
-/// left out, too, if its records cannot be enumerated, or if another zone or a stub domain answers
-/// queries for the domain's own name.
+/// records](crate::FurtherZone::pointers) are not authoritative for their domains and cannot be
+/// transferred. A domain is left out, too, if its records cannot be enumerated, or if another zone
+/// or a stub domain answers queries for the domain's own name.
 fn transferable_zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
     let zone = view.zone();
     let further = view

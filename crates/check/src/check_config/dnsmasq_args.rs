@@ -72,7 +72,7 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
     ),
     (
         &["max-ttl", "max-cache-ttl"],
-        Missing("answers have the TTLs of the upstream, at most a day"),
+        Missing("kubedns caches an answer for the TTL of the upstream, at most a day"),
     ),
     (
         &["min-cache-ttl"],

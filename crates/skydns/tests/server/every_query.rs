@@ -14,8 +14,8 @@ use super::*;
 
 /// Number of random combinations of options.
 const COMBINATIONS: u64 = 24;
-/// One combination out of this number also queries names for which the upstream is silent. Each of
-/// these queries waits almost two seconds.
+/// One in this many combinations also queries names for which the upstream is silent. Each of these
+/// queries waits almost two seconds.
 const SILENT_ONE_IN: u64 = 8;
 /// Maximum number of queries over UDP that wait for an answer. The kernel drops queries that do not
 /// fit into a socket's queue.
@@ -263,7 +263,7 @@ fn queries(options: &Options) -> BTreeMap<u16, (String, Vec<u8>)> {
 fn answered(waiting: &mut BTreeMap<u16, (String, Vec<u8>)>, response: &[u8]) {
     assert!(
         response.len() >= 12 && response[2] & 0x80 != 0,
-        "the datagram must be a response with a header"
+        "the message must be a response with a header"
     );
     let id = u16::from_be_bytes([response[0], response[1]]);
     assert!(
