@@ -153,8 +153,9 @@ impl<V: View> ZoneTransfers<V> {
             ZoneChange::Whole => None,
         };
 
-        let had_address = last.is_none_or(|last| has_name_server_address(&*last.view, zone));
-        if had_address && !has_name_server_address(&**view, zone) {
+        if !has_name_server_address(&**view, zone)
+            && last.is_none_or(|last| has_name_server_address(&*last.view, zone))
+        {
             tracing::warn!(%zone, "name server of the zone has no address, so secondaries reject the zone");
         }
 
@@ -306,6 +307,12 @@ fn transferable_zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
     cluster
         .chain(further)
         .filter(|domain| transferable_authority(view, domain).is_some())
+}
+
+/// Whether a name (wire format, lower case) is in zone `domain`, and not in another zone or a stub
+/// domain below it.
+fn holds_name<V: View>(view: &V, domain: &Name, name: &[u8]) -> bool {
+    Authority::of(view, name).is_some_and(|holder| holder.domain == domain)
 }
 
 /// The zone with exactly this name, if it can be transferred.

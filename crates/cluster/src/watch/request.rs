@@ -297,12 +297,8 @@ pub async fn check_list(
     collection: Collection,
     timeout: Duration,
 ) -> Result<(), RequestFailure> {
-    let client = CollectionClient {
-        connection: Arc::clone(connection),
-        collection,
-        timeout,
-    };
-    client.request_list(&ListExtent::first_page(1)).await?;
+    let extent = ListExtent::first_page(1);
+    open_list(connection, collection, &extent, timeout).await?;
     Ok(())
 }
 
@@ -319,12 +315,8 @@ pub async fn list_first_page<T: FromApi>(
     limit: u32,
     timeout: Duration,
 ) -> Result<Vec<T>, RequestFailure> {
-    let client = CollectionClient {
-        connection: Arc::clone(connection),
-        collection,
-        timeout,
-    };
-    let reader = client.request_list(&ListExtent::first_page(limit)).await?;
+    let extent = ListExtent::first_page(limit);
+    let reader = open_list(connection, collection, &extent, timeout).await?;
     read_objects(reader, usize::MAX).await
 }
 
@@ -340,15 +332,25 @@ pub async fn list_objects<T: FromApi>(
     limit: usize,
     timeout: Duration,
 ) -> Result<Vec<T>, RequestFailure> {
+    let any_version = ListExtent::Cached("0".to_owned());
+    let reader = open_list(connection, collection, &any_version, timeout).await?;
+    // The watch cache ignores a limit, so the rest of the response is dropped unread.
+    read_objects(reader, limit).await
+}
+
+/// Requests a list of a collection.
+async fn open_list(
+    connection: &Arc<Connection>,
+    collection: Collection,
+    extent: &ListExtent,
+    timeout: Duration,
+) -> Result<ListReader, RequestFailure> {
     let client = CollectionClient {
         connection: Arc::clone(connection),
         collection,
         timeout,
     };
-    let any_version = ListExtent::Cached("0".to_owned());
-    let reader = client.request_list(&any_version).await?;
-    // The watch cache ignores a limit, so the rest of the response is dropped unread.
-    read_objects(reader, limit).await
+    client.request_list(extent).await
 }
 
 /// Reads at most `limit` objects of a list.

@@ -17,6 +17,11 @@ use crate::{TIMEOUT, access};
 
 const ZONE: &str = "/skydns/local/skydns";
 
+/// A feed that reaches etcd through `relay`.
+fn feed_through(relay: &Relay) -> SeenFeed {
+    SeenFeed::feed(access(&format!("http://{}", relay.address)))
+}
+
 #[tokio::test]
 async fn keys_and_changes_are_followed() {
     let Some(etcd) = Etcd::start("following the keys of a zone").await else {
@@ -93,7 +98,7 @@ async fn compacted_history_is_listed_again() {
     };
     etcd.put(&format!("{ZONE}/old"), "{}").await;
     let mut relay = Relay::open(etcd.address).await;
-    let seen = SeenFeed::feed(access(&format!("http://{}", relay.address)));
+    let seen = feed_through(&relay);
     seen.until(|tree| tree.len() == 1).await;
     seen.until_connected().await;
 
@@ -136,7 +141,7 @@ async fn unusable_event_is_replaced_by_list() {
     };
     etcd.put(&format!("{ZONE}/web"), "{}").await;
     let relay = Relay::open(etcd.address).await;
-    let seen = SeenFeed::feed(access(&format!("http://{}", relay.address)));
+    let seen = feed_through(&relay);
     seen.until_connected().await;
 
     relay.spoil_events();
@@ -226,7 +231,7 @@ async fn muted_watch_is_replaced() {
             etcd.put(&format!("{ZONE}/{key}"), "{}").await;
         }
         let relay = Relay::open(etcd.address).await;
-        let seen = SeenFeed::feed(access(&format!("http://{}", relay.address)));
+        let seen = feed_through(&relay);
         seen.until_connected().await;
         let before = seen.tree();
 
@@ -258,7 +263,7 @@ async fn muted_watch_of_new_etcd_is_replaced() {
         return;
     };
     let relay = Relay::open(etcd.address).await;
-    let seen = SeenFeed::feed(access(&format!("http://{}", relay.address)));
+    let seen = feed_through(&relay);
     seen.until_connected().await;
     for _ in 0..9 {
         etcd.put("/elsewhere", "{}").await;
@@ -295,7 +300,7 @@ async fn zone_without_working_watch_is_listed() {
     };
     etcd.put(&format!("{ZONE}/web"), "{}").await;
     let relay = Relay::open(etcd.address).await;
-    let seen = SeenFeed::feed(access(&format!("http://{}", relay.address)));
+    let seen = feed_through(&relay);
     seen.until_connected().await;
 
     relay.mute_all_watches();
@@ -317,7 +322,7 @@ async fn quiet_watch_is_kept() {
         return;
     };
     let relay = Relay::open(etcd.address).await;
-    let seen = SeenFeed::feed(access(&format!("http://{}", relay.address)));
+    let seen = feed_through(&relay);
     seen.until_connected().await;
     for (key, value) in [
         ("a", "{}"),
@@ -501,7 +506,7 @@ async fn any_history_ends_as_fresh_list() {
         return;
     };
     let mut relay = Relay::open(etcd.address).await;
-    let seen = SeenFeed::feed(access(&format!("http://{}", relay.address)));
+    let seen = feed_through(&relay);
     for step in 0..400 {
         let key = format!("{ZONE}/{}/{}", fastrand::u8(..4), fastrand::u8(..8));
         match fastrand::u8(..20) {

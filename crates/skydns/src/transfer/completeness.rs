@@ -1,7 +1,7 @@
 //! Whether all sources of a zone's records are loaded. Otherwise the zone gets no new version,
 //! because secondaries would delete the missing records.
 
-use super::transferable_authority;
+use super::{holds_name, transferable_authority};
 use crate::answer::NAME_SERVER;
 use crate::backend::zones::Authority;
 use crate::backend::{EntryVisit, View};
@@ -30,7 +30,7 @@ fn has_own_name_server_address<V: View>(view: &V, authority: Authority<'_>) -> b
     if let Some(target) = view.zone().own(&name) {
         return matches!(target, OwnTarget::Addresses(_));
     }
-    if !is_in_zone(view, &name, authority.domain) {
+    if !holds_name(view, authority.domain, &name) {
         return false;
     }
 
@@ -55,15 +55,10 @@ fn are_alias_targets_listed<V: View>(view: &V, domain: &Name) -> bool {
         if let Some(OwnTarget::Name(target)) = own_names.find(name)
             && let Some(holder) = Authority::of(view, target.wire())
             && !holder.records.has_listed()
-            && is_in_zone(view, name, domain)
+            && holds_name(view, domain, name)
         {
             return false;
         }
     }
     true
-}
-
-/// Whether a name (wire format, lower case) is in zone `domain`, and not in a zone below it.
-fn is_in_zone<V: View>(view: &V, name: &[u8], domain: &Name) -> bool {
-    Authority::of(view, name).is_some_and(|holder| holder.domain == domain)
 }

@@ -6,7 +6,7 @@
 //! part of the zone. The apex of the outermost such zone or stub domain has an NS record instead (a
 //! zone cut). So a secondary does not answer NXDOMAIN for the names below that apex.
 
-use super::transferable_authority;
+use super::{holds_name, transferable_authority};
 use crate::answer::{DNS_SERVICE, HOSTMASTER, NAME_SERVER};
 use crate::backend::View;
 use crate::backend::zones::{Authority, SOA_TTL};
@@ -156,7 +156,7 @@ impl<'v, V: View> ZoneContent<'v, V> {
     /// the addresses are those of the DNS Service.
     fn append_name_server(&mut self, records: &mut Vec<ZoneRecord>) {
         let name = [NAME_SERVER, self.domain.wire()].concat();
-        if self.holds_name(&name) {
+        if holds_name(self.view, self.domain, &name) {
             for rtype in TYPES {
                 self.append_answers(&name, rtype, NAME_SERVER, records);
             }
@@ -192,7 +192,7 @@ impl<'v, V: View> ZoneContent<'v, V> {
             records.push(self.ns_record(owner));
             return;
         }
-        if !self.holds_name(&name) || self.is_port_of_external_alias(&name) {
+        if !holds_name(self.view, self.domain, &name) || self.is_port_of_external_alias(&name) {
             return;
         }
 
@@ -214,12 +214,6 @@ impl<'v, V: View> ZoneContent<'v, V> {
         own.dedup();
         keep_alias_or_others(owner, &mut own);
         records.append(&mut own);
-    }
-
-    /// Whether a name (wire format, lower case) is in the zone, and not in another zone or a stub
-    /// domain below it.
-    fn holds_name(&self, name: &[u8]) -> bool {
-        Authority::of(self.view, name).is_some_and(|holder| holder.domain == self.domain)
     }
 
     /// Whether a name (wire format, lower case) is a port below an alias whose target is outside

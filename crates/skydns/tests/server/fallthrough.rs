@@ -56,6 +56,20 @@ fn summary(answer: &str) -> String {
         .collect()
 }
 
+/// The cases of a table, each with its title, its query and its two answers.
+fn cases(table: &str) -> impl Iterator<Item = (&str, Query, [&str; 2])> {
+    table.trim().split("\n\n").map(|case| {
+        let lines: Vec<&str> = case.lines().map(str::trim).collect();
+        let [what, question, first, second] = lines[..] else {
+            panic!("not a case: {case}")
+        };
+        let (name, rtype) = question
+            .split_once(' ')
+            .expect("a question must have a name and a type");
+        (what, Query::new(name, rtype), [first, second])
+    })
+}
+
 /// Each case has a title, a query, and two answers. The negative TTL of the cluster is 60 seconds
 /// for the first answer, and 5 seconds for the second.
 const CASES: &str = "
@@ -103,15 +117,7 @@ async fn fallthrough_negative_answer_keeps_our_ttl() {
     let minute = start(view(60));
     let seconds = start(view(5));
 
-    for case in CASES.trim().split("\n\n") {
-        let lines: Vec<&str> = case.lines().map(str::trim).collect();
-        let [what, question, in_minute, in_seconds] = lines[..] else {
-            panic!("not a case: {case}")
-        };
-        let (name, rtype) = question
-            .split_once(' ')
-            .expect("a question must have a name and a type");
-        let query = Query::new(name, rtype);
+    for (what, query, [in_minute, in_seconds]) in cases(CASES) {
         let found = answer_over_udp(minute.address, &query).await;
         assert_eq!(summary(&found), in_minute, "{what}");
         let found = answer_over_udp(seconds.address, &query).await;
@@ -201,15 +207,7 @@ async fn missing_target_of_alias_falls_through() {
     let through = start(view(&["cluster.local"]));
     let without = start(view(&[]));
 
-    for case in ALIASES.trim().split("\n\n") {
-        let lines: Vec<&str> = case.lines().map(str::trim).collect();
-        let [what, question, in_through, in_without] = lines[..] else {
-            panic!("not a case: {case}")
-        };
-        let (name, rtype) = question
-            .split_once(' ')
-            .expect("a question must have a name and a type");
-        let query = Query::new(name, rtype);
+    for (what, query, [in_through, in_without]) in cases(ALIASES) {
         let found = answer_over_udp(through.address, &query).await;
         assert_eq!(summary(&found), in_through, "{what}");
         let found = answer_over_udp(without.address, &query).await;
