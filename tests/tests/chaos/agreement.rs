@@ -169,8 +169,8 @@ impl Views<'_> {
         let begun = Instant::now();
         self.stage.begin(fault).await;
 
-        let text = self.find(finding, client.as_ref()).await?;
-        self.check_tells(&text, finding).await?;
+        self.find(finding, client.as_ref()).await?;
+        self.check_agrees(finding).await?;
         self.alert_fires(alert, finding).await?;
         println!(
             "{} {:?} {fault:?}: all views report the fault after {:.1?}",
@@ -227,8 +227,8 @@ impl Views<'_> {
     }
 
     /// Waits for a finding of this kind. If there is a client, also waits until the client has had
-    /// no usable answer for longer than [`OUTAGE`]. Returns the text of the finding.
-    async fn find(&self, kind: FindingKind, client: Option<&Client>) -> Result<String, String> {
+    /// no usable answer for longer than [`OUTAGE`].
+    async fn find(&self, kind: FindingKind, client: Option<&Client>) -> Result<(), String> {
         let deadline = Instant::now() + FOUND;
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -245,11 +245,9 @@ impl Views<'_> {
             }
 
             let mut findings = verdict.findings.iter();
-            let found = findings.find(|finding| finding.kind == Some(kind));
-            if let Some(found) = found
-                && (client.is_none() || outage > OUTAGE)
-            {
-                return Ok(found.text.clone());
+            let is_found = findings.any(|finding| finding.kind == Some(kind));
+            if is_found && (client.is_none() || outage > OUTAGE) {
+                return Ok(());
             }
             if Instant::now() > deadline {
                 let status = sidecar_status(self.stage.rig.pod.ports).await?;
@@ -261,19 +259,36 @@ impl Views<'_> {
         }
     }
 
-    async fn check_tells(&self, text: &str, kind: FindingKind) -> Result<(), String> {
-        let report = self.check().await;
-        if report["healthy"] == true && !kind.keeps_answers() {
-            return Err(format!("check cluster calls the pod healthy: {report:#}"));
+    /// Compares the report of `check cluster` with the text of the finding in `/status`. The text
+    /// may change while `check cluster` runs, for example if another upstream fails. They are then
+    /// compared again.
+    async fn check_agrees(&self, kind: FindingKind) -> Result<(), String> {
+        let deadline = Instant::now() + FOUND;
+        loop {
+            let before = self.finding_text(kind).await?;
+            let report = self.check().await;
+            if report["healthy"] == true && !kind.keeps_answers() {
+                return Err(format!("check cluster calls the pod healthy: {report:#}"));
+            }
+
+            let mut lines = report["checks"].as_array().into_iter().flatten();
+            let text = before.as_deref();
+            if lines.any(|line| line["text"].as_str() == text && line["outcome"] != "passed") {
+                return Ok(());
+            }
+            if self.finding_text(kind).await? == before || Instant::now() > deadline {
+                return Err(format!(
+                    "check cluster does not report {before:?}: {report:#}"
+                ));
+            }
         }
-        let mut lines = report["checks"].as_array().into_iter().flatten();
-        if lines.any(|line| line["text"] == text && line["outcome"] != "passed") {
-            Ok(())
-        } else {
-            Err(format!(
-                "check cluster does not report {text:?}: {report:#}"
-            ))
-        }
+    }
+
+    /// The text of the finding of this kind in `/status`, if there is one.
+    async fn finding_text(&self, kind: FindingKind) -> Result<Option<String>, String> {
+        let findings = self.verdict().await?.findings.into_iter();
+        let mut texts = findings.filter(|finding| finding.kind == Some(kind));
+        Ok(texts.next().map(|finding| finding.text))
     }
 
     async fn alert_fires(&self, alert: &str, kind: FindingKind) -> Result<(), String> {

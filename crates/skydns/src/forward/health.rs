@@ -12,7 +12,8 @@
 //! upstream is also probed when it has refused queries for two different names, and has given no
 //! usable answer (NOERROR or NXDOMAIN) in between. If the upstream refuses the probe as well, it
 //! counts as refusing until it gives a usable answer. A refusing upstream keeps its place in the
-//! order, but counts as down ([`UpstreamHealth::is_down`]).
+//! order, but counts as down ([`UpstreamHealth::is_down`]). An upstream that was dead, and refuses
+//! the first query that it answers, counts as refusing without a probe.
 //!
 //! Clients' queries to an upstream that does not know EDNS have no OPT record. After
 //! [`EDNS_PAUSE`], a query starts a probe with an OPT record. The query itself has none, because a
@@ -170,6 +171,7 @@ impl UpstreamHealth {
     ) {
         let mut states = self.0.lock();
         let state = state_of(&mut states, upstream, now);
+        let was_failing = state.is_failing();
         if let Some(DeadSince { since, .. }) = state.dead.take() {
             let lasted = now.saturating_duration_since(since);
             tracing::info!(%upstream, ?lasted, "upstream server answers again");
@@ -189,6 +191,9 @@ impl UpstreamHealth {
             state.refused = None;
             state.refusing = false;
             state.idle_probes = 0;
+        } else if was_failing && state.known.is_some() {
+            // The upstream has not recovered yet.
+            state.record_refusing(upstream, now);
         }
     }
 
@@ -232,11 +237,7 @@ impl UpstreamHealth {
             return;
         }
 
-        if !state.refusing {
-            tracing::warn!(%upstream, "upstream server answers every query with SERVFAIL or REFUSED");
-        }
-        state.refusing = true;
-        state.last_failure = Some(now);
+        state.record_refusing(upstream, now);
     }
 
     /// Begins a probe of an upstream that has given no usable answer for `idle`, unless a probe is
@@ -301,10 +302,8 @@ impl UpstreamHealth {
     /// failed [`IN_A_ROW`] times.
     pub(super) fn is_down(&self, upstream: &Upstream, now: Instant) -> bool {
         let states = self.0.lock();
-        states.get(upstream).is_some_and(|state| {
-            let is_failing = state.dead.is_some() || state.refusing || state.failures >= IN_A_ROW;
-            is_failing && state.failed_recently(now)
-        })
+        let state = states.get(upstream);
+        state.is_some_and(|state| state.is_failing() && state.failed_recently(now))
     }
 
     /// Records that a query sent at `asked` timed out. If a probe is due, returns the query for the
@@ -429,6 +428,18 @@ impl UpstreamHealth {
 }
 
 impl HealthState {
+    fn is_failing(&self) -> bool {
+        self.dead.is_some() || self.refusing || self.failures >= IN_A_ROW
+    }
+
+    fn record_refusing(&mut self, upstream: &Upstream, now: Instant) {
+        if !self.refusing {
+            tracing::warn!(%upstream, "upstream server answers every query with SERVFAIL or REFUSED");
+        }
+        self.refusing = true;
+        self.last_failure = Some(now);
+    }
+
     fn answered_since(&self, asked: Instant) -> bool {
         self.last_answer.is_some_and(|answer| answer > asked)
     }

@@ -229,16 +229,19 @@ fn least_recently_used_state_is_evicted() {
 #[derive(Clone, Copy)]
 enum Past {
     Silent,
+    /// The connection was refused.
     Refused,
     Answered,
+    /// The upstream answered with SERVFAIL.
+    ServerFailure,
     Died,
 }
 
 #[test]
 fn upstream_is_down_after_recent_failures() {
-    use Past::{Answered, Died, Refused, Silent};
+    use Past::{Answered, Died, Refused, ServerFailure, Silent};
     let (first, now) = (upstream(1), Instant::now());
-    let cases: [(&str, &[Past], bool); 8] = [
+    let cases: [(&str, &[Past], bool); 11] = [
         ("never asked", &[], false),
         ("lost packets", &[Silent, Silent], false),
         ("silent from the start", &[Silent; 3], true),
@@ -255,6 +258,21 @@ fn upstream_is_down_after_recent_failures() {
         ),
         ("died", &[Answered, Died, Silent], true),
         ("died, and is back", &[Died, Silent, Answered], false),
+        (
+            "died, and then refuses",
+            &[Answered, Died, Silent, ServerFailure],
+            true,
+        ),
+        (
+            "died, then refuses, and is back",
+            &[Answered, Died, Silent, ServerFailure, Answered],
+            false,
+        ),
+        (
+            "may serve only private names",
+            &[Died, Silent, ServerFailure],
+            false,
+        ),
     ];
     for (case, past, down) in cases {
         let health = UpstreamHealth::default();
@@ -263,6 +281,9 @@ fn upstream_is_down_after_recent_failures() {
                 Silent => health.record_failure(&first, true, now),
                 Refused => health.record_failure(&first, false, now),
                 Answered => health.record_answer(&first, &question(b"\x01a\0"), NOERROR, now),
+                ServerFailure => {
+                    health.record_answer(&first, &question(b"\x01a\0"), SERVFAIL, now);
+                }
                 Died => kill(&health, 1, now),
             }
         }
