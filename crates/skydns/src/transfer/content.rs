@@ -192,7 +192,7 @@ impl<'v, V: View> ZoneContent<'v, V> {
             records.push(self.ns_record(owner));
             return;
         }
-        if !holds_name(self.view, self.domain, &name) || self.is_port_of_external_alias(&name) {
+        if !holds_name(self.view, self.domain, &name) {
             return;
         }
 
@@ -210,23 +210,29 @@ impl<'v, V: View> ZoneContent<'v, V> {
             }
         }
 
+        if own.iter().all(ZoneRecord::is_alias) && self.is_port_of_external_alias(&name) {
+            return;
+        }
         own.sort_unstable();
         own.dedup();
         keep_alias_or_others(owner, &mut own);
         records.append(&mut own);
     }
 
-    /// Whether a name (wire format, lower case) is a port below an alias whose target is outside
-    /// our zones. The engine answers every such name with a CNAME, and a zone cannot list them all.
-    /// So the zone lists none of them.
+    /// Whether a name (wire format, lower case) has the form `_PORT._PROTOCOL.ALIAS`, and its
+    /// target is outside our zones, or falls through. The engine answers with a CNAME for every
+    /// port and protocol that does not exist. A zone cannot list all these names, so it lists none
+    /// of them.
     fn is_port_of_external_alias(&self, name: &[u8]) -> bool {
-        let Some(own_names) = self.view.zone().own_names.as_deref() else {
+        let zone = self.view.zone();
+        let Some(own_names) = zone.own_names.as_deref() else {
             return false;
         };
 
         match own_names.find(name) {
-            Some(OwnTarget::Name(target)) => {
-                !own_names.lists(name) && Authority::of(self.view, target.wire()).is_none()
+            Some(OwnTarget::Name(target)) if !own_names.lists(name) => {
+                Authority::of(self.view, target.wire())
+                    .is_none_or(|authority| authority.falls_through(zone, target.wire()))
             }
             _ => false,
         }
@@ -310,8 +316,8 @@ fn query_message(name: &[u8], rtype: u16) -> Vec<u8> {
 
 /// Keeps either one CNAME or the other records of a name, because a CNAME excludes other records
 /// and further CNAMEs (RFC 1034, section 3.6.2). The engine returns all of these records, as
-/// clients of kube-dns expect. The CNAME is dropped if the name has addresses, or is a port and has
-/// SRV records, because clients look for these records.
+/// clients of kube-dns expect. The CNAME is dropped if the name has addresses, or if it begins with
+/// `_PORT._PROTOCOL` and has SRV records, because clients look for these records.
 fn keep_alias_or_others(owner: &[u8], records: &mut Vec<ZoneRecord>) {
     let has_addresses = records.iter().any(ZoneRecord::is_address);
     let is_service_port = is_port(owner) && records.iter().any(ZoneRecord::is_service);
