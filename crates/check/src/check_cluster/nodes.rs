@@ -119,7 +119,7 @@ fn expects_pod(node: &Node) -> bool {
 /// The ready pods of the DNS Service.
 #[derive(Debug, Default, PartialEq)]
 struct ServicePods {
-    /// Node of a pod -> whether a pod on this node has a hint for the node.
+    /// Node of a pod -> whether all pods on this node have a hint for the node.
     nodes: BTreeMap<String, bool>,
 }
 
@@ -139,7 +139,7 @@ impl ServicePods {
                 .into_iter()
                 .flatten();
             let is_hinted = hinted.any(|hint| hint.name == *node);
-            *pods.nodes.entry(node.clone()).or_default() |= is_hinted;
+            *pods.nodes.entry(node.clone()).or_insert(true) &= is_hinted;
         }
         pods
     }
