@@ -176,16 +176,16 @@ async fn orders(negatives: Negatives) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn question_pairs_answer_without_cache_effects() {
+async fn answers_to_question_pairs_differ_only_harmlessly() {
     pairs(Negatives::Dropped).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shuffled_questions_answer_without_cache_effects() {
+async fn answers_to_shuffled_questions_differ_only_harmlessly() {
     orders(Negatives::Dropped).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn negative_cache_changes_no_answer() {
+async fn negative_cache_causes_only_harmless_differences() {
     orders(Negatives::Cached).await;
 }

@@ -42,7 +42,7 @@ use tests::steady::Steady;
 /// Queries of the steady client per second.
 const RATE: u32 = 240;
 
-/// Number of right answers that a test awaits on each path during a fault.
+/// Number of right answers on each path that a test awaits before it goes on.
 const WHILE: u64 = 60;
 
 /// Adds a Service, and returns the domain name of the Service.

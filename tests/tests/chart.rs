@@ -249,10 +249,11 @@ const NODE_CACHE_VALUES: &str = r#"
     nodeLocal.resources={"limits":{"memory":"50Mi"}}  | /containers/0/resources | {"limits": {"memory": "50Mi"}}
     clusterIP="10.0.0.10"                             | /containers/0/args/1    | "169.254.20.10,10.0.0.10"
     image.pullSecrets=["mine"]                        | /imagePullSecrets       | [{"name": "mine"}]
+    image.pullPolicy="Always"                         | /containers/0/imagePullPolicy | "Always"
 "#;
 
-/// The values `clusterIP`, `clusterDomain`, `image.pullPolicy` and `image.pullSecrets` apply to
-/// kube-dns and to the cache on the nodes.
+/// Some values of kube-dns apply to the cache on the nodes, too: `clusterIP`, `clusterDomain`,
+/// `image.pullPolicy` and `image.pullSecrets`.
 #[test]
 fn node_cache_values_change_its_daemonset() {
     if is_helm_missing() {

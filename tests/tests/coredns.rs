@@ -31,7 +31,7 @@ mod scenario;
 use scenario::Scenario;
 
 #[test]
-fn coredns_answers_agree_or_are_listed() {
+fn answers_agree_with_coredns_or_scenario_lists_difference() {
     let filter = std::env::var("COREDNS").unwrap_or_default();
     let (mut asked, mut wrong) = (0, 0);
     for scenario in Scenario::all()

@@ -230,7 +230,7 @@ const ALIASES: &str = "
 ";
 
 #[tokio::test]
-async fn srv_of_alias_needs_addresses() {
+async fn additional_cnames_of_srv_need_addresses() {
     for (way, flags) in WAYS {
         let mut lab = Lab::with_upstream(flags, upstream).await;
         let aliases = table::rows(ALIASES);

@@ -178,7 +178,7 @@ const MISTAKES: &str = "
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn plugin_mistake_is_a_line() {
+async fn wrong_arguments_are_reported_with_hint() {
     let server = RunningApiServer::start(Options::default());
     let directory = mk_directory();
     for [args, mistake] in table::rows(MISTAKES) {

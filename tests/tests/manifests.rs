@@ -221,7 +221,7 @@ fn base_differs_from_stock_as_listed() {
 }
 
 #[test]
-fn stock_overlay_changes_images_alone() {
+fn stock_overlay_changes_only_images() {
     let stock = documents(&stock()).unwrap();
     let unlike = difference::paths(&rendered("stock-1.36"), &stock);
     assert_eq!(unlike, set(IMAGES));
@@ -318,7 +318,7 @@ fn node_has_pod_of_its_own() {
 }
 
 #[test]
-fn images_component_changes_images_alone() {
+fn images_component_changes_only_images() {
     let before = documents(&stock()).unwrap();
     for registry in [
         "registry.k8s.io/dns/",

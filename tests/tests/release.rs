@@ -164,26 +164,36 @@ fn scripts_of_workflow_exist() {
     }
 }
 
-/// Without `shell: bash`, a workflow runs its shell without `pipefail`. A step then ignores the
-/// failure of a command in a pipe, unless the command is the last one. A called workflow never
-/// starts if its concurrency group is also the group of its caller. In a called workflow,
-/// `github.workflow` is the name of the caller.
-#[test]
-fn release_workflow_fails_and_ends() {
-    let read = |name: &str| -> serde_norway::Value {
-        let text = fs::read_to_string(repository().join(".github/workflows").join(name)).unwrap();
-        serde_norway::from_str(&text).unwrap()
-    };
-    let (release, checks) = (read("release.yml"), read("ci.yml"));
-    assert_eq!(release["defaults"]["run"]["shell"].as_str(), Some("bash"));
+fn workflow(name: &str) -> serde_norway::Value {
+    let text = fs::read_to_string(repository().join(".github/workflows").join(name)).unwrap();
+    serde_norway::from_str(&text).unwrap()
+}
 
+/// Without `shell: bash`, a workflow runs its shell without `pipefail`. A step then ignores the
+/// failure of a command in a pipe, unless the command is the last one.
+#[test]
+fn release_workflow_stops_at_failed_command() {
+    let release = workflow("release.yml");
+    assert_eq!(release["defaults"]["run"]["shell"].as_str(), Some("bash"));
+}
+
+/// A called workflow never starts if its concurrency group is also the group of its caller. In a
+/// called workflow, `github.workflow` is the name of the caller.
+#[test]
+fn release_workflow_can_call_checks() {
+    let (release, checks) = (workflow("release.yml"), workflow("ci.yml"));
     let group = |workflow: &serde_norway::Value| {
         let group = workflow["concurrency"]["group"].as_str().unwrap();
         group.replace("${{ github.workflow }}", release["name"].as_str().unwrap())
     };
     assert_ne!(group(&release), group(&checks));
+}
 
-    // A run that was started by hand on a tag has the tag as its reference, but must not publish.
+/// A run that is started by hand on a tag has the tag as its reference, too. So the condition must
+/// name the event.
+#[test]
+fn release_workflow_started_by_hand_does_not_publish() {
+    let release = workflow("release.yml");
     let condition = &release["jobs"]["publish"]["if"];
     assert_eq!(condition.as_str(), Some("github.event_name == 'push'"));
 }
@@ -477,7 +487,7 @@ fn sign_covers_every_published_digest() {
     );
 }
 
-/// A Git repository with copies of the files that name the version.
+/// A temporary directory for a Git repository.
 struct Tree {
     directory: tempfile::TempDir,
 }

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_ranks() {
+    fn percentile_is_duration_at_nearest_rank() {
         let durations = (1..=200).rev().map(Duration::from_millis).collect();
         let of = Distribution::of(durations).unwrap();
         let shown = (of.count, of.p50, of.p99, of.max);

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peers_by_name() {
+    fn list_of_peers_is_parsed() {
         assert_eq!(
             split("a=127.0.0.1:53:7"),
             Some(("a", SocketAddr::from(([127, 0, 0, 1], 53)), 7))

@@ -304,7 +304,7 @@ pub struct Fleet {
 pub struct FleetRow {
     /// Number of kubedns instances.
     pub instances: u32,
-    /// Seconds until all instances have answered, if they start at once.
+    /// Seconds until all instances have answered. All instances start at the same time.
     pub last_answer: f64,
     /// Seconds of CPU time that this start costs the API server.
     pub start_cpu: f64,

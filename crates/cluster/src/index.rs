@@ -49,8 +49,8 @@ pub struct Index {
     node_lists: RelistTracker<SmolStr>,
     source: Option<EndpointsSource>,
     in_force: watch::Sender<Option<EndpointsSource>>,
-    /// A Service whose Endpoints lack addresses of its slices. Set only while slices stay in use
-    /// although they can no longer be read.
+    /// A Service whose Endpoints lack addresses of its slices. Such a Service keeps the index from
+    /// changing to Endpoints when slices can no longer be read.
     lacking_service: Option<ObjectKey>,
     port_lists: SharedLists<PortRecords>,
     pods: PodIndex,
@@ -217,9 +217,9 @@ impl Index {
         // find their objects.
         self.publish_objects();
 
-        // Until the first lists are complete, no client gets the records, so they are not
-        // published. If they were published, each batch of the lists would have to copy the
-        // published records that it changes.
+        // Before the index has synced, no client gets the records, so they are not published. If
+        // they were published, each batch of the lists would have to copy the published records
+        // that it changes.
         let changed = std::mem::take(&mut self.changed);
         if !changed && (outdated.is_empty() || !self.has_synced()) {
             return false;
@@ -245,7 +245,7 @@ impl Index {
     }
 
     /// Makes all changes of objects visible to readers, including those that change no record. Like
-    /// the records, the objects are not published while the first lists arrive.
+    /// the records, the objects are not published before the index has synced.
     fn publish_objects(&mut self) {
         let Some(source) = self.source else { return };
         if self.has_synced() && std::mem::take(&mut self.objects_unpublished) {

@@ -444,7 +444,8 @@ impl EndpointMember<'_> {
         let pointer = Pointer {
             created: service.created,
             name,
-            // kube-dns has no reverse records for generated names.
+            // False for a label that is a hash of the address. As in kube-dns, PTR answers leave
+            // out such a name, except with `--strict-dns`.
             named: self.hostname.is_some() || names != EndpointNames::Hash,
         };
         Some(NamedMember { label, pointer })

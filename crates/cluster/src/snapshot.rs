@@ -34,7 +34,7 @@ pub struct Snapshot {
     pub zone: Zone,
     /// The zones that are served in addition to the cluster's zone.
     pub zones: Zones,
-    /// The domain of the external zone; `None` if there is no external zone.
+    /// The domain of `--external-zone`; `None` without this flag.
     pub external: Option<Name>,
     /// The source of the records.
     pub records_from: RecordsFrom,

@@ -6,8 +6,9 @@
 //! - A new list replaces a watch only if the API server no longer knows the resource version, if
 //!   the API server's database was wiped or restored, or if the watch fails several times in a row
 //!   because of its content (see `position`). No object is removed before that list is complete.
-//! - While reading is refused, the objects stay. As an exception, a feed whose objects have become
-//!   dispensable removes them, and later lists them again.
+//! - While reading is refused, the objects stay. As an exception, a feed removes objects that
+//!   kubedns does not need (see `CollectionFeed::dispensable_while`). It lists them again once
+//!   reading is permitted.
 //! - A silent watch is reopened, because its connection may be dead.
 //! - A malformed object is treated as absent and never affects other objects.
 //! - Failed lists and watches are retried forever, with growing pauses.
@@ -110,7 +111,7 @@ pub struct WatchTiming {
     pub silence: Duration,
     /// Time that a watch may last beyond its requested duration.
     pub overrun: Duration,
-    /// Timeout of the head of a response and of each piece of a list.
+    /// Timeout of the head of a response, and of each wait for more data of a list.
     pub response: Duration,
     /// The first pause between failed attempts, and the longest pause if neither `max_pause` nor
     /// `max_pause_refused` applies.

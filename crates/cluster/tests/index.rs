@@ -402,7 +402,8 @@ fn apply_edit(index: &mut Index, cluster: &ClusterObjects, step: &ClusterEdit) {
     }
 }
 
-/// The namespaces of the pods at each address. The result depends on `time`.
+/// Example pods: the namespaces of the pods at each address. Each value of `time` selects other
+/// pods.
 fn pods(time: u64) -> treecache::Map<IpAddr, Arc<[SmolStr]>> {
     let of = |n: u64| {
         [SmolStr::from(if (time + n).is_multiple_of(3) {

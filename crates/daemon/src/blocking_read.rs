@@ -21,8 +21,8 @@ impl<T> Default for BlockingRead<T> {
 }
 
 impl<T: Send + 'static> BlockingRead<T> {
-    /// Runs `read`. Returns `None` if `read` times out or panics. If an earlier read has timed out
-    /// and still hangs, returns `None` at once and does not call `read`.
+    /// Runs `read`. Returns `None` if `read` times out or panics. If the read of an earlier call
+    /// still hangs after that call has ended, returns `None` and does not call `read`.
     pub async fn run(&self, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let mut running = self.0.lock().await;
         if running

@@ -276,7 +276,7 @@ mod tests {
 
     /// A held lock simulates a mount that hangs.
     #[tokio::test]
-    async fn hung_look_blocks_no_thread() {
+    async fn hung_examination_does_not_block_runtime() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut watch = PathWatch::new(file.path(), Duration::from_hours(1));
         let targets = Arc::clone(&watch.targets);

@@ -84,7 +84,7 @@ pub struct EtcdFeed<S> {
 /// The state of etcd that the feed has reached. A list replaces the whole state.
 #[derive(Debug, Clone, Copy, Default)]
 struct ReachedState {
-    /// The etcd cluster, and its revision at the list or the last event.
+    /// The etcd cluster, and the revision that the feed has reached.
     header: RevisionHeader,
     /// Number of keys in the zone's range at this revision, including keys that are skipped or
     /// belong to other zones.

@@ -1,5 +1,5 @@
-//! The messages of a zone as a persistent tree, and the lookup of a name by the rules of SkyDNS and
-//! CoreDNS.
+//! The SkyDNS messages of a zone as a persistent tree, and the lookup of a name by the rules of
+//! SkyDNS and CoreDNS. A SkyDNS message is the JSON value of a key in etcd.
 //!
 //! A lookup returns all messages below the key of the name, at any depth. If no message is below
 //! the key, the lookup returns the message of the key. In the name, `*` and `any` match any label.
@@ -597,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn own_key_is_used_alone() {
+    fn own_key_is_found_only_without_other_keys() {
         let own = SkydnsMessage::parse(br#"{"host":"10.0.0.1"}"#).unwrap();
         let mut tree = MessageTree::default();
         tree.set(&KeyPath::new(), own.clone());

@@ -342,8 +342,8 @@ pub(crate) struct DnsmasqPath {
     /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache the
     /// answer (`--cache-size=0`, `--no-negcache`, a TTL of 0, SERVFAIL or REFUSED). `None` if the
     /// answer may come from another source, or is a negative answer that dnsmasq caches. Also
-    /// `None` if there are records, but A and AAAA get SERVFAIL or only an alias: then the time
-    /// depends on the type.
+    /// `None` if A and AAAA get SERVFAIL although another type has records, or if they get only a
+    /// CNAME record.
     pub(crate) keeps_seconds: Option<u32>,
 }
 

@@ -150,8 +150,7 @@ impl NameSurvey {
     }
 }
 
-/// The Services to look up for a candidate and for its target: the sources of the records, and the
-/// Service that the name denotes.
+/// The Services to look up for a candidate and for its target.
 fn wanted_services(candidate: &NameCandidate) -> Vec<WantedService> {
     let hostname = match &candidate.kind {
         NameKind::Member { label, .. } => Some(label.clone()),

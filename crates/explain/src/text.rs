@@ -25,7 +25,7 @@ pub(crate) fn render_explanation(explanation: &Explanation) -> String {
     if question.meant != question.name {
         page.section("typed", &question.name);
     }
-    // The warnings come before the details, because all details may be outdated.
+    // The warnings come before the details: a warning may say that the details are outdated.
     for warning in warnings {
         page.section("WARNING", &warning.text);
     }

@@ -242,7 +242,8 @@ impl ConfigPublisher {
     }
 
     /// Sets the metrics, and requests the addresses of stub servers. If the configuration is new,
-    /// warns of a stub domain that equals a cluster domain, and of pins without an upstream.
+    /// warns of a stub domain that equals a cluster domain, and of an `--upstream-tls-pin` that
+    /// fits no upstream.
     fn report(&self, in_force: &InForce, is_new: bool) {
         let state = self.inputs.state.borrow();
         if is_new {

@@ -2,11 +2,10 @@
 //! their state is known before clients need them.
 //!
 //! An upstream that gives clients usable answers is not probed. Each upstream has a list of
-//! questions, and its probes ask them in turn until one gets a usable answer. The list begins with
-//! a query that the upstream has answered before, if there is one. The servers of a stub domain are
-//! asked for the SOA record of the domain. The servers for external names are asked for the NS
-//! records of the root. They are also asked for the A records of a name that the operator chooses,
-//! because some resolvers refuse queries for the root.
+//! questions. Each probe begins with the next question of the list (see [`Forwarder::probe_idle`]).
+//! The servers of a stub domain are asked for the SOA record of the domain. The servers for
+//! external names are asked for the NS records of the root. They are also asked for the A records
+//! of a name that the operator chooses, because some resolvers refuse queries for the root.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -11,9 +11,10 @@ fn main() -> ExitCode {
         Some(word) if word == "check" => return check::command(words).print(),
         _ => {}
     }
-    // With `--restart-after-crash`, kubedns runs in a child process, which starts here: `requested`
-    // replaces it with kubedns by exec, and returns only if that fails. In any other process,
-    // `requested` returns `None`.
+    // `--restart-after-crash` starts this program again as a child process, with a command line
+    // made by `daemon::exec::command`. For such a command line, `requested` runs exec with the
+    // command line of kubedns, and returns only if exec fails. For any other command line, it
+    // returns `None`.
     if let Some(failed) = daemon::exec::requested(&std::env::args_os().collect::<Vec<_>>()) {
         return failed;
     }

@@ -163,7 +163,8 @@ pub struct ConfigMetrics {
     pub info: daemon::metrics::InfoMetric,
     /// Unresolved names of stub servers.
     pub unresolved: IntGauge,
-    /// Upstreams that forward queries of at least one route back to kubedns.
+    /// Upstreams that forward queries back to kubedns. An upstream counts even if it does so for
+    /// only one domain.
     pub forward_loops: IntGauge,
 }
 

@@ -207,8 +207,8 @@ pub struct Options {
     /// configuration, from 0s to 1h; unless given, the value of --ttl, or 1m without --ttl
     #[arg(long, value_name = "string", default_value = "")]
     pub negative_ttl: ZoneTtl,
-    /// domain below which kubedns walks the search list for pods; their only search domain must be
-    /// NAMESPACE.DOMAIN; empty for none
+    /// domain for pods whose only search domain is NAMESPACE.DOMAIN: for names below it, kubedns
+    /// walks the usual search list of a pod in NAMESPACE; empty for none
     #[arg(long, value_name = "string", default_value = "")]
     pub search_suffix: Domains,
     /// walk the search list for pods, recognized by their addresses: a name that does not exist in

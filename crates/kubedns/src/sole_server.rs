@@ -83,8 +83,8 @@ async fn is_resolved_at(address: SocketAddr, name: &str) -> bool {
     answer.is_ok_and(|answer| !answer.message.answers.is_empty())
 }
 
-/// The name of the DNS Service. Other servers have the same flags as this server, so they also have
-/// the records of this name. They may lack other names, for example because of `--namespaces`.
+/// The name of the DNS Service. The records of this server contain this name. The other servers
+/// have the same `--namespaces`, so their records contain it, too.
 fn dns_service_name(snapshot: &Snapshot) -> String {
     let (namespace, name) = DNS_SERVICE;
     format!("{name}.{namespace}.svc.{}", snapshot.zone.domain)

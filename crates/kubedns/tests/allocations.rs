@@ -295,7 +295,7 @@ fn cached_external_names_need_no_allocation() {
 /// With autopath, an answer for a cluster name needs no allocation, unless kubedns walks the search
 /// list of the client.
 #[test]
-fn known_clients_need_no_allocation() {
+fn only_walk_of_search_list_allocates() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let forwarder = Forwarder::new(
         ForwardLimits::default(),

@@ -176,7 +176,7 @@ fn crowded_namespace() -> Arc<Published> {
 }
 
 #[test]
-fn cache_page_takes_few_kilobytes() {
+fn writing_cache_page_takes_little_memory() {
     let snapshot = crowded_namespace().get();
     let mut page = Counter(0);
     let memory = measure(|| {

@@ -92,8 +92,8 @@ impl Ports {
         )
     }
 
-    /// The same block for the topologies direct and alone: kubedns has the first port. With direct,
-    /// dnsmasq has the second port.
+    /// The same block for the topologies `direct` and `alone`: kubedns has the first port. In the
+    /// topology `direct`, dnsmasq has the second port.
     #[must_use]
     pub fn direct(self) -> Self {
         Self {

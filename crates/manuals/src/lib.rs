@@ -56,7 +56,7 @@ fn put_subcommands_first(script: &str) -> String {
     kept.replace("$line[2]", "$line[1]")
 }
 
-/// Removes empty default values, and clap's command `help`, which the binaries do not support.
+/// Removes empty default values, and clap's command `help`.
 fn tidy(command: Command) -> Command {
     let subcommands: Vec<String> = command
         .get_subcommands()

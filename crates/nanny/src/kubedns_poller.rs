@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn last_answer_of_kubedns_counts() {
+    async fn last_complete_answer_of_kubedns_is_kept() {
         let (texts, says) = watch::channel(String::new());
         let kubedns = Upstream::start(move |asked: &Asked| {
             let reply = Reply::to(&asked.packet);

@@ -384,7 +384,8 @@ impl Report {
         &self.metrics
     }
 
-    /// Records the address of the SERVFAIL server.
+    /// Records the address of the server that answers SERVFAIL for stub domains without a usable
+    /// server.
     pub(crate) fn set_servfail_server(&self, server: Nameserver) {
         self.lock_status().document.routes.servfail_server = Some(server.to_string());
     }

@@ -48,8 +48,8 @@ const CLUSTER_DOMAIN: &str = "cluster.local";
 /// The longest wait for the addresses of stub servers before the first start of dnsmasq. With a
 /// servers file, the nanny does not wait, because servers can be added later without a restart.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
-/// If dnsmasq does not forward to kubedns, the nanny writes no query log, and its log names this
-/// writer.
+/// The writer of the query log if dnsmasq does not forward to kubedns. The nanny logs this text,
+/// and writes no query log.
 const KUBEDNS: &str = "the kubedns in front of dnsmasq (dnsmasq forwards no names to kubedns)";
 /// Timeout of the lookup of -kubednsServer.
 const LOOKUP: Duration = Duration::from_secs(5);

@@ -34,8 +34,8 @@ pub fn probe(input: &[u8]) {
         interval,
     } = &spec;
     let name = question.name().to_ascii();
-    // The syntax of `--probe` cannot express a name with a comma: even an escaped comma ends the
-    // name.
+    // In `--probe`, a comma ends the name, even after a backslash. So the text of a name with a
+    // comma (from a numeric escape) cannot be parsed again.
     if !name.contains(',') {
         let text = format!(
             "{label},{server},{name},{},{}/{transport}",

@@ -16,8 +16,8 @@ const HEADER: [u8; 12] = [0, 0, 0x80, 0, 0, 0, 0, 1, 0, 0, 0, 0];
 /// Parsing any message from an upstream server takes at most a fixed amount of memory plus a
 /// multiple of the message's size. An accepted reply has the question of the query. The answer for
 /// a client has the ID and the question of the client's query, has EDNS if that query has EDNS, and
-/// is no larger than the client accepts. Answers that contain records of an upstream's message can
-/// be parsed by other software.
+/// is no larger than the client accepts. hickory-proto can parse the answer for an ExternalName
+/// Service, which contains records of the upstream's message.
 pub fn reply(input: &[u8]) {
     let Some((&[choice, size0, size1], octets)) = input.split_first_chunk() else {
         return;

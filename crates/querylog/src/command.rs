@@ -194,7 +194,7 @@ fn exit_code(name: &str, outcome: Result<(), CommandError>) -> ExitCode {
     }
 }
 
-/// The error for a failed request. A server that replied is running, whatever it replied.
+/// The error for a failed request.
 fn get_error(authority: &str, error: GetError) -> CommandError {
     let authority = authority.to_owned();
     match error {
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn end_in_time_is_success() {
+    async fn reply_that_lasts_whole_time_is_success() {
         let (address, _server) = serve_once("HTTP/1.0 200 OK\r\n\r\n{\"leftOut\":1}\n").await;
         let options = parse_words("--json").unwrap();
         let mut output = Vec::new();

@@ -137,9 +137,7 @@ impl fmt::Display for NodeReport {
                 "the DNS pods of all nodes, because not every ready endpoint of the DNS Service has \
                  a hint for a node"
             }
-            None => {
-                "unknown servers: no DNS pod is ready, or this version does not know the reported value"
-            }
+            None => "no known server, usually because no DNS pod is ready",
         };
         write!(f, "clients on {} are answered by {servers}", self.name)?;
 

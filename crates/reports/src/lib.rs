@@ -13,8 +13,8 @@
 //!
 //! This crate neither fetches documents nor decides which findings a pod has.
 
-/// The route of external names outside stub domains. The other routes are named after their stub
-/// domains.
+/// The name of the route of external names outside stub domains. Each other route has the name of
+/// its stub domain.
 pub const EXTERNAL_NAMES: &str = ".";
 
 pub mod exposition;

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn container_reports_before_it_is_missed() {
+    fn report_is_missing_only_after_a_first_report() {
         let histories = ContainerHistories::default();
         let absent = || PeerReport::of_request("metrics".to_owned(), Err("refused".to_owned()));
         let is_missing = |report: PeerReport<KubednsReport>| {

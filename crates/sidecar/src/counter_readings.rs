@@ -10,8 +10,8 @@ impl CounterReadings {
     /// Returns the increase since the last reading. A reading below the last one shows a reset: the
     /// increase is then the whole reading.
     ///
-    /// The first reading is no increase. If only the sidecar has restarted, its previous process
-    /// has exported this count.
+    /// The first reading is no increase: an earlier process of the sidecar may already have
+    /// exported this count.
     pub(crate) fn increase(&mut self, reading: u64) -> u64 {
         let last = self.last.replace(reading).unwrap_or(reading);
         reading.checked_sub(last).unwrap_or(reading)

@@ -26,7 +26,7 @@ pub(crate) struct ProbeOutcome {
 /// The reason why the probe got no records for the probed name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProbeFailure {
-    /// The error text of kube-dns, which does not contain the RCODE.
+    /// The error, in the words of the sidecar of kube-dns. It does not contain the RCODE.
     pub(crate) error: String,
     /// The RCODE; empty without a response.
     pub(crate) rcode: String,

@@ -84,8 +84,8 @@ pub struct Options {
         default_value = "http://127.0.0.1:8081/top"
     )]
     pub kubedns_top: String,
-    /// path of a file with the nanny's status, or its http URL, for the status page, its verdict on
-    /// the pod and the probes of dnsmasq's upstreams; empty for none
+    /// file path or http URL of the nanny's status, for the status page and the probes of dnsmasq's
+    /// upstreams; empty for none
     #[arg(
         long,
         value_name = "string",

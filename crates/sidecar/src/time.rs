@@ -1,4 +1,4 @@
-//! Times and durations for JSON and the page, and repeated actions.
+//! Times and durations for JSON and the status page, and repeated actions.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -1,8 +1,7 @@
 //! Remembers how fast each upstream of kubedns answered over the last ten minutes.
 //!
-//! The latencies come from the counters of kubedns, which the sidecar reads every few seconds
-//! anyway for its verdict. dnsmasq has no such counters, so the probes of its upstreams remember
-//! their results themselves.
+//! The latencies come from the counters of kubedns, which the sidecar reads every few seconds.
+//! dnsmasq has no such counters, so the probes of its upstreams remember their results themselves.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

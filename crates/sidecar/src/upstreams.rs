@@ -185,7 +185,8 @@ impl UpstreamProbes {
         let mut known = self.known.lock();
         let probed_before = probed_addresses(&known);
         // Upstreams that have left the list are removed. Otherwise each upstream that ever existed
-        // would keep its series. An upstream also starts anew if its probes begin or end.
+        // would keep its series. An upstream also starts anew if the sidecar starts or stops
+        // probing it.
         known.retain(|address, upstream| {
             let new = wanted.get(address);
             let stays = new.is_some_and(|new| new.is_probed == upstream.is_probed());

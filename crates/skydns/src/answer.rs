@@ -64,7 +64,8 @@ pub(crate) struct AnswerWriter<'q, 'b, V> {
     view: &'q V,
     query: &'q Query<'q>,
     external: &'q ExternalAnswers,
-    /// The zone that holds the query name, or the cluster's zone if no zone holds the name.
+    /// The zone that holds `name`. The cluster's zone if no zone holds it, or if `name` is a host
+    /// of the configuration or `localhost`.
     authority: Authority<'q>,
     /// The name whose records are looked up, in lower case: the query name or, if the query name is
     /// an alias of the configuration, the target of the alias.
@@ -328,9 +329,10 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         }
     }
 
-    /// Writes the CNAME of a name if the query asks for CNAME. With `--strict-dns` a query for any
-    /// other type except A and AAAA also gets the CNAME (RFC 1034, section 3.6.2), but not in a
-    /// zone in SkyDNS style. `None` if the caller must answer with the records of the query type.
+    /// Writes the CNAME of a name if the query asks for CNAME. With `--strict-dns`, queries for all
+    /// other types except A and AAAA also get the CNAME (RFC 1034, section 3.6.2), but not in a
+    /// zone with [`FurtherZone::skydns`](crate::FurtherZone::skydns). `None` if the caller must
+    /// answer with the records of the query type.
     fn write_alias(&mut self, path: &[&str]) -> Option<AnswerStatus> {
         let zone = self.view.zone();
         match self.query.qtype {

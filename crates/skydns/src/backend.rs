@@ -39,8 +39,9 @@ pub trait Backend: Send + Sync + 'static {
 
 /// Content of one zone at one point in time. No call blocks.
 pub trait Records: Any + Send + Sync {
-    /// Whether the first list of records is complete. Before that, queries for cluster names get
-    /// REFUSED, and queries for names of further zones get SERVFAIL.
+    /// Whether the records are loaded: from the first complete list, or from an earlier run. Until
+    /// then, queries for cluster names get REFUSED, and queries for names of further zones get
+    /// SERVFAIL.
     fn has_synced(&self) -> bool;
 
     /// Whether the records come from a complete list. If false although they [have
@@ -118,8 +119,8 @@ pub enum Lookup {
     Missing,
     /// The name exists, with or without entries: for example, a malformed pod name has no entries.
     Exists,
-    /// The name is a federated name. Its target is unknown while no node with a zone and a region
-    /// is known.
+    /// The name is a federated name whose target is not known. The target contains a zone and a
+    /// region, which come from a Kubernetes Node, and no Node with both is known.
     TargetUnknown,
 }
 

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn forged_addresses_keep_limit() {
+    fn forged_addresses_do_not_reset_limit_of_client() {
         let rates = mk_rates(10, 50);
         assert_eq!(admitted(&rates, "10.0.0.1", 0, 100), 50);
         // There are four times as many forged addresses as entries in the table.

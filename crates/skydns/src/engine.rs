@@ -318,7 +318,8 @@ impl<'a, V: View> Engine<'a, V> {
     /// Answers for the name without regard to search lists.
     fn route_name(&self, out: &mut Vec<u8>) -> NameResult<'a> {
         let name = self.query.lower();
-        // Own names override all domains, so they come before the zones.
+        // The `hosts` and `aliases` of the configuration override all domains, so they come before
+        // the zones.
         if let Some(own) = self.view.zone().own_names.as_deref()
             && let Some(progress) = self.answer_own_name(own, out)
         {

@@ -21,8 +21,9 @@
 //! * After a second SERVFAIL, or after REFUSED, the next upstream is tried. If no upstream has a
 //!   better reply, the SERVFAIL or REFUSED is the answer. It is sent at once when no upstream is
 //!   left to wait for.
-//! * Dead upstreams are tried last until they answer a probe or a query (`health`).
-//!   [`Forwarder::probe_idle`] probes upstreams that have given no usable answer for a while.
+//! * Upstreams that do not answer probes are dead. They are tried last until they answer a probe or
+//!   a query (`health`). [`Forwarder::probe_idle`] probes upstreams that have given no usable
+//!   answer for a while.
 //! * Except for the forwarded flags and options, a query is not a copy of the client's query
 //!   (`query`): the name is in lower case, and the OPT record has our UDP size. Clients whose
 //!   queries would be the same for an upstream share one query, which is sent once (`in_flight`),
@@ -401,7 +402,8 @@ impl Forwarder {
         let probe = state.loops.start_probe(&domain)?;
         let query = probe.query();
         let metrics = state.metrics.upstream(&upstream);
-        // The probe is sent like a client's query, but records neither health nor metrics.
+        // The probe is sent like a client's query, but does not count in the metrics, and does not
+        // change the health of the upstream.
         let exchange = UpstreamExchange {
             query: &query,
             upstream: &upstream,
@@ -440,8 +442,9 @@ impl Forwarder {
         }
     }
 
-    /// Whether an upstream is down: it failed within the last minute, and it is dead, answers every
-    /// query with SERVFAIL or REFUSED, or failed several times in a row.
+    /// Whether an upstream is down: it is dead, or it answers every query with SERVFAIL or REFUSED,
+    /// or it failed several times in a row. An upstream whose last failure is more than a minute
+    /// ago is not down.
     pub fn is_down(&self, upstream: &Upstream) -> bool {
         self.state.health.is_down(upstream, Instant::now())
     }

@@ -93,7 +93,7 @@ pub struct Shard {
     many_writers: bool,
 }
 
-/// The counters of one system.
+/// The counters of one [`System`], the part of the server that answers.
 #[derive(Debug, Default)]
 struct SystemCounters {
     requests: AtomicU64,
@@ -546,7 +546,7 @@ impl Collector for Metrics {
                 )],
             ),
         ];
-        // As in the Go client, a family without series is left out.
+        // As in Prometheus's library for Go, a family without series is left out.
         families
             .into_iter()
             .filter(|(_, metrics)| !metrics.is_empty())

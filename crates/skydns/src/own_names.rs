@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn port_below_alias_must_be_name() {
+    fn port_below_alias_has_no_target_if_name_is_too_long() {
         let mut own = OwnNames::new();
         let long = vec!["a".repeat(60); 4].join(".");
         own.add_alias(&name("short"), &name(&long));

@@ -35,8 +35,8 @@ pub struct Search {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchList {
     /// The names, each once. The name without a search domain comes last. Names that are too long
-    /// are left out, as in resolvers. Names that must not be forwarded, and names below the suffix,
-    /// are left out, too.
+    /// are left out, as in resolvers. Names below the suffix are left out, too, and so are external
+    /// names that must not be forwarded (`Zone::must_not_forward`).
     pub names: Vec<Name>,
     /// Whether the first name is the query name.
     pub(crate) starts_with_query_name: bool,

@@ -146,8 +146,8 @@ impl TapRecord {
 }
 
 /// The value of [`TapRecord::by`]. An immediate answer for an external name is from the cache,
-/// except SERVFAIL: the server sends SERVFAIL at once if the name must not be forwarded, or if the
-/// query is not allowed to wait.
+/// except SERVFAIL: the server itself sends SERVFAIL at once, for example if it must not forward
+/// the name, or if too many queries already wait.
 fn answered_by(reply: Reply, took: Took) -> &'static str {
     if let Some(reason) = reply.reason {
         return reason.as_str();

@@ -166,7 +166,7 @@ impl InFlightQueries {
         });
     }
 
-    /// Waits for the next answer; `None` if no query waits.
+    /// Waits for the next answer. `None` if no query waits, or if the task of the query panicked.
     async fn next_answer(&mut self) -> Option<Vec<u8>> {
         let waited = self.tasks.join_next().await?.ok()?;
         self.expensive -= usize::from(waited.expensive);

@@ -300,7 +300,7 @@ impl<B: Backend> UdpWorker<B> {
             AnswerAttempt::Waits(waiting) => {
                 self.admit_or_servfail(waiting, datagram.peer, answers)?
             }
-            // Zones are sent only over TCP.
+            // `Transfer` occurs only over TCP.
             AnswerAttempt::Transfer | AnswerAttempt::Ignored => return None,
         };
         let end = answers.len();
@@ -328,7 +328,8 @@ impl<B: Backend> UdpWorker<B> {
         })
     }
 
-    /// Passes an answered query to the tap, and to the ranking if the query is sampled.
+    /// Passes an answered query to the tap. If the query is sampled, also counts it in the ranking
+    /// of clients and names.
     #[cold]
     fn publish_answer(&mut self, answered: &AnsweredQuery<'_>, now: Instant) {
         self.sampler.take_sample(answered.sample(), now);

@@ -333,7 +333,7 @@ fn longest_matching_domain_answers() {
 }
 
 #[test]
-fn cache_topology_forwards_external_names() {
+fn cache_topology_forwards_single_label_names_and_type_any() {
     let stock = "
         short A => SERVFAIL, qr rd ra:
         www.outside.test ANY => REFUSED, qr:

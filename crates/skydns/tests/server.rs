@@ -290,8 +290,8 @@ async fn dropped_server_frees_port() {
     .await;
 }
 
-/// A client would take the addresses of some targets for those of all targets. So a name with more
-/// external targets than the server looks up for one answer gets SERVFAIL.
+/// A name with more external targets than the server looks up for one answer gets SERVFAIL. If the
+/// answer had the addresses of only some targets, a client could not know that others are missing.
 #[tokio::test(flavor = "multi_thread")]
 async fn external_aliases_are_answered_in_full_or_not_at_all() {
     let upstream = Upstream::start(|asked: &Asked| {
@@ -416,7 +416,7 @@ async fn stopping_server_answers_until_last_reply() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn query_after_stop_is_answered() {
+async fn query_after_stop_is_answered_or_gets_icmp_error() {
     let upstream = upstream_after(Duration::from_millis(700)).await;
     let server = start(Fixed::new(&[upstream.addr()]));
     // The answer shows that the server has started.

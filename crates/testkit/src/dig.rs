@@ -103,7 +103,7 @@ mod tests {
     use crate::hex::unhex;
 
     #[test]
-    fn broken_message_is_shown_to_defect() {
+    fn broken_message_is_shown_up_to_defect() {
         let cases = [
             ("", ";; NOERROR, flags: \n;; malformed at octet 0: header\n"),
             (

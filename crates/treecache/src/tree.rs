@@ -257,7 +257,6 @@ fn visit_differences<'a, V: Clone>(
     ours.entries
         .differences(&theirs.entries, same, &mut |label, _, _| visit(path, label));
 
-    // The children are collected first, because `path` changes below each of them.
     let same_child = |ours: &TreeNode<V>, theirs: &TreeNode<V>| {
         ours.children.is_same(&theirs.children) && ours.entries.is_same(&theirs.entries)
     };

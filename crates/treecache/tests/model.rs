@@ -1,5 +1,5 @@
 //! Compares the tree and the hash map with standard maps. Also checks that a published copy never
-//! changes, and that a visit ends when no steps are left.
+//! changes, and that a visit ends at its limit of steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use treecache::{ANY, Map, TreeCache};
 
 #[derive(Debug, Clone)]
-enum Step {
+enum Edit {
     Set(Vec<String>, String, u32),
     RemoveEntry(Vec<String>, String),
 }
@@ -20,10 +20,10 @@ fn path() -> impl Strategy<Value = Vec<String>> {
     proptest::collection::vec(label(), 1..4)
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn edit() -> impl Strategy<Value = Edit> {
     prop_oneof![
-        4 => (path(), label(), any::<u32>()).prop_map(|(p, l, v)| Step::Set(p, l, v)),
-        2 => (path(), label()).prop_map(|(p, l)| Step::RemoveEntry(p, l)),
+        4 => (path(), label(), any::<u32>()).prop_map(|(p, l, v)| Edit::Set(p, l, v)),
+        2 => (path(), label()).prop_map(|(p, l)| Edit::RemoveEntry(p, l)),
     ]
 }
 
@@ -33,13 +33,13 @@ fn strs(path: &[String]) -> Vec<&str> {
     path.iter().map(String::as_str).collect()
 }
 
-fn apply(tree: &mut TreeCache<u32>, model: &mut Model, step: Step) {
-    match step {
-        Step::Set(path, label, value) => {
+fn apply(tree: &mut TreeCache<u32>, model: &mut Model, edit: Edit) {
+    match edit {
+        Edit::Set(path, label, value) => {
             let old = tree.set_entry(&strs(&path), label.as_str().into(), value);
             assert_eq!(old, model.insert((path, label), value));
         }
-        Step::RemoveEntry(path, label) => {
+        Edit::RemoveEntry(path, label) => {
             let old = tree.remove_entry(&strs(&path), &label);
             assert_eq!(old, model.remove(&(path, label)));
         }
@@ -125,16 +125,16 @@ proptest! {
 
     #[test]
     fn tree_differences_equal_their_model(
-        before in proptest::collection::vec(step(), 0..200),
-        after in proptest::collection::vec(step(), 0..40),
+        before in proptest::collection::vec(edit(), 0..200),
+        after in proptest::collection::vec(edit(), 0..40),
     ) {
         let (mut tree, mut model) = (TreeCache::default(), Model::new());
-        for step in before {
-            apply(&mut tree, &mut model, step);
+        for edit in before {
+            apply(&mut tree, &mut model, edit);
         }
         let (old_tree, old_model) = (tree.clone(), model.clone());
-        for step in after {
-            apply(&mut tree, &mut model, step);
+        for edit in after {
+            apply(&mut tree, &mut model, edit);
         }
         for (what, other) in [("a copy", old_tree), ("a rebuilt tree", rebuilt(&old_model))] {
             let mut found = Vec::new();
@@ -148,12 +148,12 @@ proptest! {
     }
 
     #[test]
-    fn tree_behaves_like_flat_map(steps in proptest::collection::vec(step(), 0..60)) {
+    fn tree_behaves_like_flat_map(edits in proptest::collection::vec(edit(), 0..60)) {
         let (mut tree, mut model) = (TreeCache::default(), Model::new());
-        for step in steps {
+        for edit in edits {
             let published = tree.clone();
             let before = format!("{published:?}");
-            apply(&mut tree, &mut model, step);
+            apply(&mut tree, &mut model, edit);
             prop_assert_eq!(before, format!("{:?}", published), "a published copy must not change");
             prop_assert_eq!(tree.root().is_empty(), model.is_empty(), "the root must be empty if and only if the tree has no entries");
         }
@@ -174,7 +174,7 @@ proptest! {
     }
 
     #[test]
-    fn walk_ends_after_its_steps(
+    fn visit_ends_at_its_limit_of_steps(
         entries in proptest::collection::btree_set((path(), label()), 0..60),
         bound in 0_usize..500,
     ) {
@@ -196,9 +196,9 @@ proptest! {
     }
 
     #[test]
-    fn map_behaves_like_standard_map(steps in proptest::collection::vec((0_u16..600, any::<Option<u8>>()), 0..2000)) {
+    fn map_behaves_like_standard_map(edits in proptest::collection::vec((0_u16..600, any::<Option<u8>>()), 0..2000)) {
         let (mut map, mut model) = (Map::default(), BTreeMap::new());
-        for (key, value) in steps {
+        for (key, value) in edits {
             if let Some(value) = value {
                 prop_assert_eq!(map.insert(key, value), model.insert(key, value));
             } else {

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn streak_counts_queries_sent_within() {
+    fn streak_counts_only_queries_sent_since_its_start() {
         let mut ledger = Ledger::new(["a"].into_iter());
         let before = Instant::now() - SECOND;
         ledger.begin_streak("a");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn pending_early_query_delays_streak() {
+    fn path_settles_only_after_earlier_queries() {
         let mut ledger = Ledger::new(["a"].into_iter());
         let hanging = Instant::now() - SECOND;
         ledger.sent("a", hanging);

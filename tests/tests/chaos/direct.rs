@@ -81,7 +81,7 @@ async fn many_tcp_clients_are_served() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn new_service_answers_at_once() {
+async fn new_service_is_resolved_after_nxdomain() {
     let rig = Rig::start(Topology::Direct, &[]).await;
     let server = ([127, 0, 0, 1], rig.pod.ports.dns).into();
     let mut delays = Vec::new();

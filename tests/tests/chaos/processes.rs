@@ -11,7 +11,7 @@ use tests::steady::Steady;
 use super::{RATE, WHILE, kill_and_freeze_dnsmasq, wait_until_kubedns_resolves};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dead_dnsmasq_costs_no_direct_query() {
+async fn queries_sent_directly_to_kubedns_survive_dead_dnsmasq() {
     let rig = Rig::start(Topology::DropIn, &[]).await;
     let steady = Steady::start(rig.questions(), RATE);
     steady.answered(WHILE).await;
@@ -31,7 +31,7 @@ async fn dead_dnsmasq_costs_no_direct_query() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dead_kubedns_costs_no_external_name() {
+async fn dead_kubedns_loses_no_query_for_external_names() {
     let rig = Rig::start(Topology::DropIn, &[]).await;
     let steady = Steady::start(rig.questions(), RATE);
     steady.answered(WHILE).await;

@@ -52,7 +52,7 @@ async fn rig_with_bad_upstream(topology: Topology) -> (Rig, Upstream) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bad_upstreams_cost_no_cluster_name() {
+async fn cluster_names_resolve_while_upstream_is_bad() {
     let rig = Rig::start(Topology::DropIn, &[]).await;
     let mut questions = rig.questions();
     questions.extend(names_forwarded_by_kubedns(

@@ -139,8 +139,8 @@ async fn random_udp_packets_are_survived() {
         Query::new(&name, ["A", "AAAA", "SRV", "TXT"][number as usize % 4]).wire()
     })
     .await;
-    // The upstream runs in the test's process, and may be too slow for the next flood. So only the
-    // path `outside`, whose names need the upstream, may fail.
+    // The upstream runs in the test's process, and may be too slow for the next flood. So only
+    // queries of the group `outside`, whose names need the upstream, may fail.
     let excuse = steady.excuse(
         &["outside"],
         "more external names were queried than the upstream can answer in time",

@@ -1,5 +1,6 @@
 //! Half-open TCP connections: the client sends a SYN, but never the final ACK. The kernel keeps
-//! such connections for a while. The backlog that kubedns sets must leave room for other clients.
+//! such connections for a while. Other clients must be able to connect, even if these connections
+//! fill the backlog that kubedns sets.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};

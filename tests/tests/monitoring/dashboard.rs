@@ -186,7 +186,7 @@ fn legends_show_kept_labels() {
 /// The dashboard begins with the verdict. The rows that are not collapsed show the findings and the
 /// upstreams. Most rows are collapsed.
 #[test]
-fn first_row_shows_pod_health() {
+fn verdict_is_first_and_most_rows_are_collapsed() {
     let path = repository().join("manifests/monitoring/dashboard.json");
     let dashboard: Dashboard = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let seen: Vec<&Panel> = dashboard

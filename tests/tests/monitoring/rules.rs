@@ -217,7 +217,7 @@ fn alerts_agree_with_findings() {
         assert_eq!(alert.annotations["runbook_url"], runbook, "{name}");
         let is_critical = alert.labels["severity"] == "critical";
         assert_eq!(is_critical, kind.level() == FindingLevel::Down, "{name}");
-        assert!(kinds.insert(kind), "{kind:?} has two alerts");
+        assert!(kinds.insert(kind), "{kind:?} is listed twice");
     }
     assert_eq!(kinds, FindingKind::all().collect());
 }

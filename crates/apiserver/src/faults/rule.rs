@@ -32,7 +32,8 @@ pub struct Rule {
     /// Empty for all verbs.
     verbs: Vec<Verb>,
     resources: Vec<Resource>,
-    /// Empty for all namespaces, and for requests without a namespace.
+    /// If empty, the rule applies to requests in all namespaces, and to requests without a
+    /// namespace.
     namespaces: Vec<String>,
     /// Whether the rule applies to all requests except those that the fields above select.
     except: bool,

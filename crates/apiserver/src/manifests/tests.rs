@@ -95,7 +95,7 @@ fn broken_file_keeps_last_objects() {
 }
 
 #[test]
-fn rejected_object_is_retried_alone() {
+fn rejected_object_is_retried_at_next_read() {
     let mut fixture = Fixture::new();
     fixture.write(
         "a.yaml",
@@ -109,7 +109,7 @@ fn rejected_object_is_retried_alone() {
 }
 
 #[test]
-fn rejected_edit_is_deleted_with_file() {
+fn object_with_rejected_edit_is_deleted_with_file() {
     let mut fixture = Fixture::new();
     fixture.write("a.yaml", &service("web", "{ports: [{port: 80}]}"));
     fixture.manifests.load().unwrap();

@@ -81,7 +81,7 @@ fn slices_follow_endpoints() {
 }
 
 #[test]
-fn foreign_slices_are_left_alone() {
+fn endpoints_with_foreign_slice_or_skip_label_are_not_mirrored() {
     let registry = cluster();
     let store = registry.store.clone();
     assert!(
@@ -94,13 +94,16 @@ fn foreign_slices_are_left_alone() {
         .unwrap();
     reconcile(&registry);
     assert_eq!(slices(&registry).len(), 1);
-    let own = json!({ "kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "addressType": "IPv4", "endpoints": [],
-                      "metadata": { "name": "own", "namespace": "apps", "labels": { SERVICE_LABEL: "db" } } });
-    store.set(own).unwrap();
+    let foreign = json!({ "kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "addressType": "IPv4", "endpoints": [],
+                      "metadata": { "name": "foreign", "namespace": "apps", "labels": { SERVICE_LABEL: "db" } } });
+    store.set(foreign).unwrap();
     reconcile(&registry);
-    let own = &slices(&registry)[..];
-    assert!(matches!(own, [own] if own[0] == "own"), "{own:?}");
-    store.delete(Resource::EndpointSlices, "apps", "own");
+    let found = &slices(&registry)[..];
+    assert!(
+        matches!(found, [slice] if slice[0] == "foreign"),
+        "{found:?}"
+    );
+    store.delete(Resource::EndpointSlices, "apps", "foreign");
     reconcile(&registry);
     assert_eq!(slices(&registry).len(), 1);
     let mut marked = endpoints(json!([{ "addresses": [{ "ip": "10.0.0.1" }] }]));

@@ -12,7 +12,7 @@ fn number(number: u8, value: u8) -> Vec<u8> {
 }
 
 #[test]
-fn service_has_the_recorded_octets() {
+fn service_is_decoded() {
     let by_number = [
         octets(1, b"http"),
         octets(2, b"TCP"),

@@ -29,8 +29,9 @@ const MAX_SOCKETS: usize = 4;
 /// Microseconds of CPU time per query, by kind and by index of the server; one value per round.
 type Samples = BTreeMap<(Kind, usize), Vec<f64>>;
 
-/// Measures kubedns, the echo server with and without batches, hickory-server, and the servers of
-/// `BENCH_PEERS`. NSD and Knot DNS are measured if they are installed.
+/// Measures kubedns, the echo server with one and with several datagrams for each system call,
+/// hickory-server, and the servers of `BENCH_PEERS`. NSD and Knot DNS are measured if they are
+/// installed.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Cost> {
     let api = api::start_on_free_port(cluster)?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;

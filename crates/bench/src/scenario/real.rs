@@ -75,8 +75,8 @@ impl Stage<'_> {
         say(&format!(
             "real: kubedns starts {STARTS} times and reads {source}"
         ));
-        // An earlier run may have changed the addresses of the probe Service, and `Real::load` does
-        // not replace objects that exist already.
+        // Sets the addresses of the probe Service: an earlier run may have changed them, and
+        // `Real::load` does not replace objects that exist already.
         self.real.change(self.probe).await?;
         let mut starts = Vec::new();
         for _ in 0..STARTS {

@@ -317,7 +317,7 @@ fn loss_if_ready(
         // Whether kubedns needs the pods depends on --pods, which this command does not know. With
         // --pods=verified, kubedns is not synced before it has listed them.
         Kind::Pod if is_synced && !is_watched => Some(
-            "--autopath and the command top do not recognise clients (with --pods=node), or \
+            "--autopath and `kube-dns top` do not recognise clients (with --pods=node), or \
              kubedns is not ready after a restart (with --pods=verified)",
         ),
         _ => None,
@@ -403,7 +403,7 @@ fn check_defaults(name: &str, in_force: Option<&str>) -> CheckLine {
     }
     let text = format!("{text}, but the pod has a configuration, version {version}");
     CheckLine::warning(CONFIGURATION, text).with_advice(
-        "Name the ConfigMap of the pod with --config-map.",
+        "Run this command with --config-map and the name of the pod's ConfigMap.",
         "configuration-differs",
     )
 }

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_check_says_what_to_do() {
+    fn text_report_has_groups_advice_and_summary() {
         let expected = format!(
             "API server\n\u{221a} it answers\n\npod\n\u{203c} one of two\n    a?b\n    Wait. See {RUNBOOKS}no-answers\n\
              \u{d7} it is silent\n\nnames\n- none\n\n\

@@ -134,8 +134,8 @@ impl Corefile {
     }
 }
 
-/// The port that clients query. If dnsmasq is in front, clients query the port of dnsmasq, which is
-/// always 53.
+/// The port that clients query. If dnsmasq is in front, this is the default port of dnsmasq,
+/// because its arguments are not known.
 fn port_of(flags: &KubednsFlags) -> &str {
     let kubedns_is_in_front = matches!(flags.value("topology"), Some("direct" | "alone"));
     flags

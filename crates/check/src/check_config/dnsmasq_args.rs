@@ -255,8 +255,8 @@ fn name_and_value(argument: &str) -> (&str, &str) {
     (name, value.trim_start_matches([' ', '=']))
 }
 
-/// The reason why an option with domains, such as `--server=/DOMAIN/SERVER`, has no replacement.
-/// `None` for all other options.
+/// The reason why kubedns does not support the domains of an option such as
+/// `--server=/DOMAIN/SERVER`. `None` if it supports them, or if the option has no domains.
 fn unsupported_domain(name: &str, value: &str) -> Option<&'static str> {
     let is_server = matches!(name, "server" | "S" | "local");
     let is_address = matches!(name, "address" | "A");

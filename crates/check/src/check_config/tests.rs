@@ -75,7 +75,7 @@ fn each_mistake_has_a_line() {
 fn binary_data_is_checked() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("map.yaml");
-    // The first value is `[]` in UTF-16, the others are UTF-8.
+    // The first value is `[]` in UTF-16.
     for (data, expected) in [
         (
             "binaryData: {upstreamNameservers: //5bAF0A}",

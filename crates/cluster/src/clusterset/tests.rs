@@ -459,7 +459,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn event_history_never_changes_the_zone(
+    fn zone_depends_only_on_current_objects(
         steps in proptest::collection::vec((step(), proptest::bool::weighted(0.8)), 0..24),
     ) {
         let (mut model, (mut index, published)) = (Model::default(), index(Namespaces::All));

@@ -90,7 +90,7 @@ async fn named_context_overrides_the_current() {
 }
 
 #[tokio::test]
-async fn url_overrides_kubeconfig_server_alone() {
+async fn url_replaces_only_server_of_kubeconfig() {
     let file = kubeconfig(TWO_CONTEXTS);
     let access = Access {
         master_url: Some("http://127.0.0.1:3".to_owned()),
@@ -144,7 +144,7 @@ async fn bare_url_has_no_credentials() {
 }
 
 #[tokio::test]
-async fn unusable_access_is_one_line() {
+async fn error_of_unusable_access_is_one_line() {
     let broken = kubeconfig("clusters: [\n  nonsense: {");
     let empty = kubeconfig("");
     let cases: [(&Path, &str); 3] = [
@@ -226,7 +226,7 @@ fn certificate(name: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn version_1_certificate_is_presented() {
+async fn client_certificate_may_be_x509_v1_and_must_fit_key() {
     for (certificate_file, key_file, expected) in [
         ("client-v1.pem", "client-v1.key", None),
         (

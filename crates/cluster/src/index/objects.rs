@@ -129,8 +129,9 @@ impl<'o> PackedObjects<'o> {
     /// - The slices have addresses of an IP family, and the Endpoints object has only addresses of
     ///   the other family.
     ///
-    /// If the Endpoints object is not truncated and has no address, it lacks nothing: the pods are
-    /// gone, and only the outdated slices still contain them.
+    /// kubedns calls this when it can no longer read slices from the API server, so its slices may
+    /// be out of date. If the Endpoints object is not truncated and has no address, it lacks
+    /// nothing: the pods in the slices are gone.
     pub(super) fn endpoints_lack_addresses(self, key: &ObjectKey) -> bool {
         let mut wanted = IpFamilies::default();
         for slice in self.slices(key) {

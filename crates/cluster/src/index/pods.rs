@@ -114,8 +114,9 @@ impl PodIndex {
         self.relist.begin(known);
     }
 
-    /// Ends the list of one namespace, and removes its pods that the list did not contain. Only a
-    /// first list ends like this, so the namespace's addresses from the snapshot file go, too.
+    /// Ends the list of one namespace, and removes its pods that the list did not contain. Only the
+    /// first list ends namespace by namespace, so the namespace's addresses from the snapshot file
+    /// are dropped, too.
     fn finish_list_in(&mut self, namespace: &SmolStr) -> bool {
         for id in self.relist.finish_part(|id| id.namespace == *namespace) {
             self.replace_addresses(id, OneOrMany::default());

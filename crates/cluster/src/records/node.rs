@@ -33,8 +33,8 @@ pub struct ServiceNode {
     /// Whether the targets of SRV records are the names of the members, instead of the Service's
     /// own name.
     pub headless: bool,
-    /// The number of preferred members. The answer for the Service's own name contains only the
-    /// preferred members.
+    /// The number of preferred members: all members if no zone is preferred. The answer for the
+    /// Service's own name contains only the preferred members.
     pub preferred_count: u32,
     /// Members with unique labels. The preferred members come first, followed by the others. Both
     /// parts are sorted by label.

@@ -237,7 +237,8 @@ impl Snapshot {
                 if is_wildcard {
                     steps = steps.saturating_sub(SERVICE_STEPS);
                 }
-                // As in the tree, a wildcard matches no label that begins with `_`.
+                // A wildcard matches no label that begins with `_`. The tree checks this for the
+                // namespace, but not for the name of the Service.
                 if !is_wildcard || !label.starts_with('_') {
                     found |= service.visit(below, false, &mut steps, visit);
                 }

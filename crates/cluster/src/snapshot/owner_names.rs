@@ -11,8 +11,8 @@ use super::{PodNames, Snapshot, label};
 use crate::records::{ServiceNode, dashed_label};
 
 impl Snapshot {
-    /// Visits the owner names, except federated names, zonal names and unverified pod names. A name
-    /// may be left out if its records in `other` are the same.
+    /// Visits the owner names, except federated names, the names of `--zonal-names`, and unverified
+    /// pod names. A name may be left out if its records in `other` are the same.
     pub(super) fn visit_owner_names(&self, other: Option<&Self>, visit: &mut dyn FnMut(&[&str])) {
         // If federated names hide names of Services, the snapshots may answer a name differently
         // although their entries for the name are equal. Then no name is skipped.

@@ -100,7 +100,7 @@ fn said(published: &Published, name: &str, rtype: &str) -> String {
 }
 
 #[test]
-fn dotted_pod_labels_are_split() {
+fn pod_labels_with_dots_are_rejected() {
     let (plain, strict) = (cluster(false), cluster(true));
     for (name, expected, strictly) in [
         ("192-0-2-9.x.pod.cluster.local.", "NOERROR", "NOERROR"),

@@ -161,7 +161,8 @@ impl EndpointsFeed {
         let mut selection = SourceSelection::new(&self.timing, has_stale_slices);
 
         while !stop.is_cancelled() {
-            // The index may have accepted the proposal by now, see `put_endpoints_in_force`.
+            // The receiver of the events may have accepted the proposal by now, see
+            // `put_endpoints_in_force`.
             if selection.proposed
                 && *self.in_force.borrow_and_update() == Some(EndpointsSource::Endpoints)
             {

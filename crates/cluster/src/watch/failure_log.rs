@@ -272,7 +272,7 @@ impl FailureLog {
             .get_or_insert_with(|| OngoingFailure::new(reason, now));
         ongoing.failures = ongoing.failures.saturating_add(1);
 
-        // A refusal that turns out to last is logged again, although its reason is the same.
+        // A refusal that becomes an error is logged again, although its reason is the same.
         let is_worse = is_error && !std::mem::replace(&mut ongoing.error, is_error);
         let is_overdue = !is_dispensable && ongoing.logged.elapsed() >= REMINDER;
         let is_due = is_first || is_overdue || is_worse || ongoing.reason != reason;

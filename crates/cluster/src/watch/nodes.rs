@@ -1,7 +1,7 @@
 //! Watches of Nodes. While federations are configured, [`NodesFeed`] watches all Nodes to find the
 //! zone and the region of the cluster. If the API server refuses requests for Nodes, this feed
-//! retries until a request succeeds. For the preferred zone, [`own_node_feed`] watches the Node
-//! that this process runs on.
+//! retries until a request succeeds. For `--prefer-zone`, [`own_node_feed`] watches the Node that
+//! this process runs on, to find its zone.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -69,7 +69,8 @@ impl<S> NodesFeed<S> {
                 ended = self.wait_until_needed(false) => ended?,
             }
 
-            // The feed removes the Nodes, because it no longer keeps them up to date.
+            // Before it ends, the feed reports all Nodes as removed, because it no longer keeps
+            // them up to date.
             feed_stop.cancel();
             running.await;
         }

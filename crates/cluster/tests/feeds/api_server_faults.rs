@@ -102,9 +102,9 @@ async fn expired_page_restarts_the_list() {
     let mut feed = RunningFeed::start(&server).await;
     feed.until(|mirror| mirror.lists == 1).await;
     feed.until_phase(FeedPhase::Following).await;
-    // After the restart, the feed lists one object to check the API server's history. The rule
-    // skips this request and the request for the first page. The request for the second page is
-    // refused.
+    // After the restart, the feed first lists one object, to check whether the API server still has
+    // the same database. The rule skips this request and the request for the first page. The
+    // request for the second page is refused.
     let expired = Rule::new(Action::Refuse { code: 410 })
         .verbs([Verb::List])
         .skip(2)
@@ -226,7 +226,7 @@ async fn stuck_watch_is_reopened() {
 }
 
 #[tokio::test]
-async fn frozen_api_server_is_resumed_later() {
+async fn feed_recovers_after_freeze_of_api_server() {
     let server = RunningApiServer::start(Options {
         bookmark_period: Duration::from_millis(100),
         ..Options::empty()

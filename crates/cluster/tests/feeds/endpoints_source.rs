@@ -246,7 +246,7 @@ async fn listed_slices_stay_while_endpoints_serve() {
         .collect();
     assert_eq!(kept, ["apps/db-x1"]);
     let count = running.endpoints_count();
-    assert_eq!(count, 0, "Endpoints must no longer be watched");
+    assert_eq!(count, 0, "the index must have no Endpoints");
 }
 
 #[tokio::test]
@@ -365,10 +365,10 @@ async fn refused_slices_select_endpoints_at_once() {
     assert!(asked.len() < 45, "the requests must become rare: {asked:?}");
 }
 
-/// Many instances that start at once overload the API server. Lists of Endpoints would double the
-/// load.
+/// Status 429 means that the API server is overloaded, for example because many kubedns pods start
+/// at once. Lists of Endpoints would add to the load.
 #[tokio::test(start_paused = true)]
-async fn overloaded_api_server_sends_no_endpoints() {
+async fn overloaded_api_server_gets_no_request_for_endpoints() {
     use EndpointsSource::{EndpointSlices, Endpoints};
     const STARTING: [Range<Duration>; 1] = [seconds(0, 60)];
     for (code, expected) in [
@@ -450,7 +450,7 @@ async fn lasting_refusal_replaces_slices_by_endpoints() {
     let begun = stub.asked(|asked| asked.resource == "endpoints")[0].at;
     assert!(
         begun >= REFUSED[0].start + MINUTE,
-        "Endpoints were requested too early, {begun:?} after the start"
+        "Endpoints were requested too early, {begun:?} after the start of the API server"
     );
     running.pass(40 * MINUTE).await;
     assert_eq!(running.in_force(), Some(EndpointsSource::EndpointSlices));

@@ -453,6 +453,9 @@ fn recreated(version: u32, times: u32) -> Value {
     service
 }
 
+/// Before the feed resumes a watch, it requests a list with `limit=1`. If the first object has
+/// another UID, the API server's database may have been restored, so the feed lists again. Here the
+/// watch has shown that the object was recreated.
 #[tokio::test(start_paused = true)]
 async fn recreated_first_object_causes_no_list() {
     let stub = ScriptedServer::new(move |asked| {

@@ -45,7 +45,7 @@ fn only(names: &[&str]) -> Scope {
 }
 
 #[tokio::test]
-async fn several_namespaces_form_one_collection() {
+async fn one_feed_follows_several_namespaces() {
     let server = RunningApiServer::empty();
     for (namespace, name) in [("a", "one"), ("b", "two"), ("hidden", "three")] {
         server.set(service(namespace, name));
@@ -62,7 +62,7 @@ async fn several_namespaces_form_one_collection() {
 }
 
 #[tokio::test]
-async fn relisted_namespace_leaves_the_others() {
+async fn relist_of_one_namespace_keeps_the_others() {
     let server = RunningApiServer::empty();
     for (namespace, name) in [("a", "one"), ("a", "two"), ("b", "three")] {
         server.set(service(namespace, name));
@@ -113,7 +113,7 @@ async fn refused_namespace_delays_no_other() {
 
 /// Nothing is known about the objects before the first response.
 #[tokio::test]
-async fn unreachable_server_begins_no_list() {
+async fn feed_sends_no_change_before_first_response() {
     let server = RunningApiServer::empty();
     server.set(service("a", "one"));
     server.faults.down();

@@ -154,7 +154,7 @@ fn words_after_dashes_stay_unchanged() {
 }
 
 #[test]
-fn mistakes_in_the_words_of_pflag() {
+fn mistakes_have_error_texts_of_pflag() {
     const MISTAKES: &str = r#"
         --no-such-flag                | unknown flag: --no-such-flag
         extra-argument --no-such-flag | unknown flag: --no-such-flag
@@ -179,7 +179,7 @@ fn mistakes_in_the_words_of_pflag() {
 }
 
 #[test]
-fn mistakes_in_the_words_of_go() {
+fn mistakes_have_error_texts_of_go() {
     const MISTAKES: &str = r#"
         -no-such-flag    | flag provided but not defined: -no-such-flag
         --no-such-flag   | flag provided but not defined: -no-such-flag
@@ -304,7 +304,7 @@ fn unexpected_word_is_rejected() {
 }
 
 #[test]
-fn stray_words_are_ignored() {
+fn program_ignores_words_after_flags() {
     let none: &[&str] = &[];
     let pflag: [(&[&str], &[&str]); 6] = [
         (&["--dns-port=1"], none),

@@ -92,7 +92,7 @@ async fn replies_are_like_those_of_go() {
 }
 
 #[tokio::test]
-async fn taken_port_is_in_error() {
+async fn error_of_taken_port_names_address() {
     let running = serve(HttpLimits::default()).await;
     let error = Server::bind("127.0.0.1", running.address.port())
         .await

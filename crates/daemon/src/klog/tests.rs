@@ -21,7 +21,8 @@ impl Write for LogBuffer {
     }
 }
 
-/// The lines written while `act` runs, without the times.
+/// The lines written while `act` runs. Of each line, only the letter of the level and the message
+/// remain.
 fn written(flags: &LogFlags, act: impl FnOnce()) -> Vec<String> {
     let buffer = LogBuffer::default();
     let writer = buffer.clone();
@@ -101,7 +102,7 @@ fn errors_tell_their_causes() {
 }
 
 #[test]
-fn flood_leaves_count() {
+fn repeated_lines_are_limited_and_counted() {
     let lines = written(&LogFlags::default(), || {
         for _ in 0..500 {
             tracing::warn!("upstream down");

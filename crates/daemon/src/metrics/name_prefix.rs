@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 /// The first or the second part of metric names, from a flag or an environment variable.
 ///
-/// The Go client accepts any text, and serves names with `_` in place of each character that the
-/// text format does not allow, unless the scraper asks for UTF-8 names. Differs from kube-dns:
-/// UTF-8 names are not served.
+/// As in kube-dns, any text is accepted, and each character that the text format of Prometheus does
+/// not allow is replaced with `_`. Differs from kube-dns: a scraper that asks for UTF-8 names does
+/// not get them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePrefix {
     given: String,

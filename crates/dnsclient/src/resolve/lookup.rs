@@ -169,7 +169,7 @@ fn resolver_of(server: Nameserver) -> Result<HickoryResolver, NetError> {
     let mut builder = HickoryResolver::builder_with_config(config, sockets);
     let options = builder.options_mut();
     options.timeout = TIMEOUT;
-    // hickory-resolver must not repeat lookups, cache answers or read the hosts file:
+    // hickory-resolver must not repeat whole lookups, cache answers or read the hosts file:
     // `ServerNameResolver` repeats lookups and keeps addresses, and `look_up` reads the hosts file.
     options.attempts = 0;
     options.cache_size = 0;

@@ -293,7 +293,7 @@ mod properties {
         }
 
         #[test]
-        fn any_octets_are_parsed(key in "(stubDomains|upstreamNameservers|federations|queryLog|x)", value: Vec<u8>) {
+        fn any_octets_are_accepted_or_rejected_in_one_line(key in "(stubDomains|upstreamNameservers|federations|queryLog|x)", value: Vec<u8>) {
             let result = parse(&RawData::from([(key, value)]));
             if let Err(error) = result {
                 prop_assert!(!error.to_string().contains('\n'));

@@ -4,8 +4,8 @@
 //! are assumed. With these stock options, dnsmasq forwards the cluster domain and both reverse
 //! trees to kubedns, and does not cache negative answers. The nanny adds the stub domains and
 //! upstream servers of the ConfigMap. With `-forward=kubedns`, or with rules for external names,
-//! the nanny gives dnsmasq kubedns instead of these servers of the ConfigMap. This module assumes
-//! that dnsmasq also forwards further zones (etcd, external, cluster set) to kubedns.
+//! the nanny does not add these servers: dnsmasq then forwards to kubedns. This module assumes that
+//! dnsmasq also forwards further zones (etcd, external, cluster set) to kubedns.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! The evidence behind the reasons: records, objects and the time.
+//! The records, objects and settings from which the module `reasoning` concludes why a name
+//! resolves or does not.
 
 use cluster::objects::ObjectKey;
 use cluster::snapshot::Snapshot;

@@ -46,12 +46,12 @@ fn cluster() -> Cluster {
 }
 
 #[test]
-fn alias_target_is_summarised_first() {
+fn transcript_of_aliases() {
     transcript::compare(&cluster(), include_str!("aliases.txt"), 13);
 }
 
 #[test]
-fn wildcard_of_aliases_answers_one() {
+fn wildcard_answer_has_at_most_one_alias_and_all_addresses() {
     let cluster = cluster();
     let reasons = cluster.reasons("*.apps.svc.cluster.local. A");
     assert_eq!(reasons, ["one_of_aliases"]);

@@ -173,7 +173,7 @@ fn arguments_decide_what_is_cached() {
 }
 
 #[test]
-fn arguments_take_cluster_names() {
+fn arguments_override_kubedns_for_cluster_names() {
     for (option, expected) in [
         (
             "--server=/corp.cluster.local/10.0.0.9",

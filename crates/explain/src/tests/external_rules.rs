@@ -167,7 +167,7 @@ fn servers_of_arguments_are_named() {
 }
 
 #[test]
-fn rule_for_target_names_alias() {
+fn target_of_alias_is_in_note_about_rule() {
     let cluster = cluster();
     for (question, expected) in [
         (

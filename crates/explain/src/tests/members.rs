@@ -52,9 +52,8 @@ fn existing_member_lacks_only_type() {
 }
 
 #[test]
-fn hostnames_come_from_all_addresses() {
-    // The hostname of an address that is not ready is listed if the Service publishes such
-    // addresses.
+fn all_published_hostnames_are_counted() {
+    // If the Service publishes addresses that are not ready, their hostnames are counted, too.
     let words = "h-99.mixed.apps.svc.cluster.local. A";
     for (publish_not_ready, more) in [(false, 2), (true, 3)] {
         let text = format!(

@@ -45,7 +45,7 @@ const NAMESAKES: &str = "
 ";
 
 #[test]
-fn service_named_as_namespace_hides_no_name() {
+fn explanation_selects_member_or_service() {
     let full = |name: &str| format!("{name}.svc.cluster.local.");
     for [words, name, code, suggested] in table::rows(NAMESAKES) {
         let name = full(name);

@@ -126,7 +126,7 @@ fn stub_domain_below_cluster_domain_takes_its_names() {
 }
 
 #[test]
-fn stub_domain_equal_to_cluster_is_named() {
+fn stub_domain_equal_to_zone_of_kubedns_is_in_reasons_and_path() {
     let mut cluster = Cluster::with_everything();
     let domains = ["cluster.local", "in-addr.arpa", "ip6.arpa"];
     cluster.add_stub_domains(&domains.map(|domain| (domain, "192.0.2.9")));
@@ -186,7 +186,7 @@ fn service_without_ports_gets_reason() {
 }
 
 #[test]
-fn deleted_service_has_time() {
+fn reason_gives_time_of_deletion() {
     let mut cluster = Cluster::with_everything();
     let deleted = |name: &str| Event::Service(Change::Deleted(ObjectKey::new("prod", name)));
     cluster.index.apply(deleted("web"));
@@ -341,7 +341,7 @@ fn failing_upstream_beside_others_gets_warning() {
 }
 
 #[test]
-fn lack_of_endpoints_has_command() {
+fn reason_for_missing_endpoints_gives_kubectl_command() {
     let mut cluster = Cluster::with_everything();
     let pointers = ["/detail/reasons/0/code", "/detail/reasons/1/text"];
     let command = |namespace: &str, name: &str| {

@@ -197,7 +197,7 @@ fn searching(search: Search) -> Cluster {
 }
 
 #[test]
-fn walked_name_is_replaced_by_list() {
+fn name_below_search_suffix_is_tried_with_each_search_domain() {
     let search = Search::new(
         Some(&Name::parse("search.cluster.local").unwrap()),
         false,

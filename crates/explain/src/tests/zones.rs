@@ -92,7 +92,7 @@ fn alias_of_unloaded_zone_fails() {
 }
 
 #[test]
-fn unloaded_zone_is_named() {
+fn unloaded_zone_is_reason_for_servfail() {
     let cluster = cluster(false);
     let name = "web.apps.svc.clusterset.local. A";
     let rows = [(name, ["cannot be resolved (SERVFAIL)"])];
@@ -130,7 +130,7 @@ fn lost_zone_has_reason() {
 }
 
 #[test]
-fn reverse_name_belongs_to_every_pointer_zone() {
+fn lost_zone_with_ptr_records_warns_for_addresses() {
     let mut cluster = cluster(true);
     let arpa = Name::parse("arpa").unwrap();
     let records = cluster

@@ -108,7 +108,8 @@ async fn feed_data_of(
             }
             Change::RelistDone if !is_listed => to.clear(),
             Change::Deleted(deleted) if deleted == *key => to.clear(),
-            // This is the end of a list with the `ConfigMap`, or a change of another object.
+            // The list contained the `ConfigMap`, or the change is of another object.
+            // `RelistDoneIn` is not sent for a watch of one object.
             Change::RelistDoneIn(_)
             | Change::RelistDone
             | Change::Apply(_)

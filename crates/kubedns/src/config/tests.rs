@@ -104,7 +104,7 @@ async fn until_upstreams(in_force: &mut watch::Receiver<Arc<InForce>>, expected:
 }
 
 #[tokio::test]
-async fn federations_flag_needs_no_source() {
+async fn federations_flag_needs_no_config_map() {
     let flags = ["--federations=fed=fed.example"];
     let in_force = open(&flags).await.subscribe();
     let federations = in_force.borrow().federations.clone();

@@ -38,7 +38,7 @@ impl SnapshotRead {
         let from = directory.clone();
         let domain = domain.to_owned();
 
-        // No task waits for this thread, not even at shutdown.
+        // No task joins this thread. So a read that hangs does not delay the shutdown.
         std::thread::Builder::new()
             .name("snapshot".to_owned())
             .spawn(move || {

@@ -248,7 +248,7 @@ async fn unchanged_list_publishes_nothing() {
 
 /// The test yields after each event, as a watch does, so that the index task runs between events.
 #[tokio::test]
-async fn concurrent_events_share_publications() {
+async fn events_in_quick_succession_share_publications() {
     let running = RunningTask::synced().await;
     let before = running.metrics.publications.get();
     for number in 0..30 {
@@ -280,7 +280,7 @@ async fn programming_latency_omits_first_lists() {
 }
 
 #[tokio::test]
-async fn configuration_becomes_the_zone() {
+async fn configured_upstreams_and_stub_domains_are_published() {
     let running = RunningTask::start(PATIENCE, |_| None);
     running
         .in_force
@@ -512,8 +512,8 @@ async fn known_configuration_is_published_before_ready() {
     running.end().await.unwrap();
 }
 
-/// Zones are not transferred while the configuration is unknown, so the view must say when it is
-/// known, even if its settings are the defaults.
+/// Zones are not transferred while the configuration is unknown. So the published zone must show
+/// that the configuration is known, even if it has only default settings.
 #[tokio::test]
 async fn known_defaults_are_published() {
     let running = RunningTask::start(PATIENCE, |_| None);
@@ -555,7 +555,7 @@ async fn further_zone_is_published_and_replaced() {
 }
 
 #[test]
-fn overdue_configuration_ends_the_wait() {
+fn configuration_is_overdue_ten_seconds_after_first_lists() {
     let zone = Zone::new(&Name::parse("cluster.local.").unwrap());
     let published = Arc::new(Published::new(Snapshot::new(zone)));
     let status = Status::new(published, &Shutdown::default());

@@ -39,7 +39,7 @@ fn parse_pin(text: &str) -> Option<KeyPin> {
 }
 
 /// The name or address as it is compared with those of upstreams; `None` if no upstream can have
-/// it. The key of an upstream without a pin is not checked, so a misspelt name must not be ignored.
+/// it.
 fn normalize_name(text: &str) -> Option<String> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Some(address.to_string());

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn etcd_alone_needs_zone_outside_cluster() {
+    fn etcd_is_alone_without_api_server() {
         const ETCD: &str = "--etcd-zone=skydns.local=http://e:1";
         let cases = [
             ("", None, RecordSource::ApiServer),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn flag_of_cluster_is_refused_alone() {
+    fn flag_of_cluster_is_refused_without_api_server() {
         let flags = [
             "--federations=fed=fed.example",
             "--endpoints-source=endpoints",
@@ -200,7 +200,7 @@ mod tests {
     /// `--negative-ttl` applies to negative answers for names in `hosts` and `aliases`, and to the
     /// answers of rules for external names.
     #[test]
-    fn ttls_apply_to_etcd_alone() {
+    fn ttl_flags_apply_without_api_server() {
         let options = parse_line("--etcd-zone=b.example=http://e:1 --ttl=5s --negative-ttl=7s");
         let source = options.record_source(None);
         assert_eq!(source, Ok(RecordSource::EtcdAlone));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn cluster_domain_alone_is_zone() {
+    fn etcd_alone_may_serve_cluster_domain() {
         let options = parse_line(
             "--etcd-zone=cluster.local=http://e:1 --etcd-zone=b.example=http://e:1 --fallthrough=.",
         );

@@ -12,7 +12,7 @@ pub struct Selector(pub String);
 /// Invalid label selector.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "{0:?} is not a label selector: expected KEY=VALUE, KEY!=VALUE, KEY in (A,B), KEY notin (A,B), KEY or !KEY"
+    "{0:?} is not a valid part of a label selector: expected KEY=VALUE, KEY!=VALUE, KEY in (A,B), KEY notin (A,B), KEY or !KEY"
 )]
 pub struct SelectorError(String);
 

@@ -111,7 +111,8 @@ pub enum SearchError {
     /// More than one suffix.
     #[error(transparent)]
     Several(#[from] SeveralDomains),
-    /// The suffix contains a cluster domain, or is in a domain of cluster names.
+    /// The suffix contains a cluster domain, or is in a domain with a [`RESERVED`] label, such as
+    /// `svc.cluster.local`.
     #[error("--search-suffix {suffix} is taken by names of the cluster: use a domain {allowed}")]
     Taken {
         /// The suffix.

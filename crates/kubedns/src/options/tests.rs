@@ -166,7 +166,7 @@ fn scope_follows_flags() {
         ),
         (
             "--selector=a b",
-            "invalid argument \"a b\" for \"--selector\" flag: \"a b\" is not a label selector: expected KEY=VALUE, \
+            "invalid argument \"a b\" for \"--selector\" flag: \"a b\" is not a valid part of a label selector: expected KEY=VALUE, \
              KEY!=VALUE, KEY in (A,B), KEY notin (A,B), KEY or !KEY",
         ),
     ] {
@@ -480,7 +480,7 @@ fn two_config_sources_are_rejected() {
 }
 
 #[test]
-fn corefile_table_has_every_flag() {
+fn command_check_config_knows_every_flag() {
     use clap::CommandFactory as _;
 
     let command = Options::command();

@@ -86,8 +86,8 @@ impl StateSources {
         }
     }
 
-    /// The kinds of objects that this process needs and whose watch is not open, by the rule that
-    /// the sidecar applies to the metrics.
+    /// The kinds of objects that this process needs and whose watch is not open. The sidecar
+    /// reports the same kinds, by the same [`KubednsReport::lost_watches`].
     fn lost_watches(&self) -> Vec<String> {
         let report = KubednsReport {
             watches: self.watch.connections(),

@@ -24,7 +24,7 @@ use in_order::in_order;
 
 /// The page of a snapshot: the tree of the cluster zone, the further zones, and the hosts and
 /// aliases of the ConfigMap. The tree begins at the DNS root and contains the Services. It leaves
-/// out, for example, reverse names, pod names and zonal names.
+/// out, for example, reverse names, pod names and the names of `--zonal-names`.
 #[derive(Debug)]
 pub struct Cache<'a>(
     /// The snapshot to show.

@@ -11,7 +11,8 @@ use skydns::tap::{QueryTap, TapCounts};
 const RECORDS: &str = "kubedns_tap_records_total";
 const HELP_RECORDS: &str = "Records for taps, the query log and dnstap, by result: sent, rate_limited or dropped. A query counts once for each reader whose filter it matches.";
 const TAPS: &str = "kubedns_taps";
-const HELP_TAPS: &str = "Taps, query logs and dnstap connections that are open.";
+const HELP_TAPS: &str =
+    "Open readers of answered queries: requests for /tap, query logs and dnstap connections.";
 
 /// Exports the counts of a tap.
 #[derive(Debug)]

@@ -98,7 +98,7 @@ async fn healthy_pod_passes_all_checks() {
 }
 
 #[tokio::test]
-async fn fault_is_named_with_advice() {
+async fn failed_check_names_fault() {
     let cluster = cluster();
     let upstream = Upstream::answering("198.51.100.1").await;
     let kubedns = ready(&cluster, upstream.addr()).await;

@@ -32,7 +32,7 @@ async fn ask_from(client: Ipv4Addr, server: SocketAddr) -> Message {
 }
 
 #[tokio::test]
-async fn flooding_client_is_refused_alone() {
+async fn only_flooding_client_is_refused() {
     let cluster = RunningApiServer::empty();
     let flags = [
         "--client-qps=1",

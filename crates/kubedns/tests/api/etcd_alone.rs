@@ -69,7 +69,7 @@ async fn answer_text(kubedns: &Kubedns, name: &str, rtype: &str) -> String {
 }
 
 #[tokio::test]
-async fn zone_alone_is_answered_as_beside_cluster() {
+async fn zone_has_same_answers_with_and_without_kubernetes() {
     let Some(etcd) = etcd("kubedns without Kubernetes").await else {
         return;
     };
@@ -127,7 +127,7 @@ async fn zone_alone_is_answered_as_beside_cluster() {
 }
 
 #[tokio::test]
-async fn readiness_alone_waits_for_every_zone() {
+async fn readiness_without_kubernetes_waits_for_every_zone() {
     let Some(mut etcd) = etcd("readiness without Kubernetes").await else {
         return;
     };
@@ -167,7 +167,7 @@ async fn readiness_alone_waits_for_every_zone() {
 }
 
 #[tokio::test]
-async fn cluster_names_alone_are_outside_names() {
+async fn cluster_names_are_external_without_kubernetes() {
     let Some(etcd) = etcd("the cluster domain without Kubernetes").await else {
         return;
     };
@@ -231,7 +231,7 @@ async fn default_cluster_domain_may_be_zone() {
 }
 
 #[tokio::test]
-async fn pages_alone_need_no_api_server() {
+async fn pages_work_without_kubernetes() {
     let Some(etcd) = etcd("the pages without Kubernetes").await else {
         return;
     };
@@ -279,7 +279,7 @@ async fn pages_alone_need_no_api_server() {
 }
 
 #[tokio::test]
-async fn zone_alone_is_transferred_and_falls_through() {
+async fn zone_without_kubernetes_is_transferred_and_falls_through() {
     let Some(etcd) = etcd("transfers without Kubernetes").await else {
         return;
     };
@@ -324,7 +324,7 @@ const CONTRADICTIONS: &str = "
 ";
 
 #[tokio::test]
-async fn contradiction_alone_is_one_line() {
+async fn contradictory_flags_without_kubernetes_give_one_error() {
     let zone = "--etcd-zone=skydns.local=http://127.0.0.1:1";
     let ends_with = async |flags: &[&str], service_host: &str, expected: &str| {
         let mut process = program(flags)

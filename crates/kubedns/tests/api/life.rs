@@ -90,7 +90,7 @@ async fn wildcard_address_serves_both_families() {
 }
 
 #[tokio::test]
-async fn silent_upstream_is_logged_until_back() {
+async fn silence_and_return_of_upstream_are_logged_once() {
     let silent = Arc::new(AtomicBool::new(true));
     let switch = Arc::clone(&silent);
     let upstream = Upstream::start(move |asked: &Asked| {
@@ -337,7 +337,7 @@ async fn hung_snapshot_volume_delays_no_answers() {
 }
 
 #[tokio::test]
-async fn hung_snapshot_volume_ends_with_success() {
+async fn kubedns_exits_with_success_if_snapshot_volume_hangs() {
     let directory = tempfile::tempdir().unwrap();
     let pipe = directory.path().join("kubedns.snapshot.new");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -574,7 +574,7 @@ async fn starts_and_logs(flag: &str, (variable, value): (&str, &str), expected: 
 }
 
 #[tokio::test]
-async fn flag_mistake_exits_with_255() {
+async fn failed_start_exits_with_255() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = format!("--dns-port={}", taken.local_addr().unwrap().port());
     let api = "--kube-master-url=http://127.0.0.1:1";

@@ -198,7 +198,7 @@ async fn real_api_server_is_followed() {
     assert_eq!(
         kubedns.logged("forbidden"),
         1,
-        "the stock role must forbid exactly one list: {:#?}",
+        "exactly one list must be forbidden: the role system:kube-dns does not permit EndpointSlices: {:#?}",
         kubedns.process.stderr()
     );
 
@@ -216,7 +216,8 @@ async fn real_api_server_is_followed() {
     pods_are_found_by_their_address(&cluster).await;
 }
 
-/// Checks that `check cluster` reports the objects that the stock role may not read.
+/// Checks that `check cluster` reports the objects that the role system:kube-dns does not permit to
+/// read.
 async fn check_shows_stock_role(config: String, kubedns: &Kubedns) {
     let words = [
         config,

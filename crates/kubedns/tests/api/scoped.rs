@@ -135,7 +135,8 @@ async fn hints_say_who_answers_own_node() {
         !metrics.contains("kubedns_node_elsewhere_ratio"),
         "{metrics}"
     );
-    let nobody = "clients on node-1 are answered by unknown servers: no DNS pod is ready, or this version does not know the reported value";
+    let nobody =
+        "clients on node-1 are answered by no known server, usually because no DNS pod is ready";
     let explained = kubedns.get("/explain?name=kubernetes&format=text").await.1;
     assert!(explained.contains(nobody), "{explained}");
     for (hints, pods, said) in [

@@ -1,5 +1,6 @@
-//! Stub domains that overlap the cluster domain. With `--topology=drop-in`, dnsmasq is in front of
-//! kubedns; with `--topology=direct`, dnsmasq is behind kubedns.
+//! Stub domains that overlap the cluster domain, and stub domains whose servers have names in the
+//! cluster domain. With `--topology=drop-in`, dnsmasq is in front of kubedns; with
+//! `--topology=direct`, dnsmasq is behind kubedns.
 
 use testkit::objects::{mk_endpoint_slice, mk_headless};
 use testkit::ports::free_port;

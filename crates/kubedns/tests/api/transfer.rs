@@ -99,7 +99,7 @@ fn key_file(directory: &Path) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn transferred_zone_equals_answers() {
+async fn transferred_zone_has_records_and_serial() {
     let cluster = cluster();
     let kubedns = start(&cluster, &["--transfer-to=127.0.0.1"]).await;
     let records = eventually(PATIENCE, || async { zone(kubedns.dns, &[]) }).await;
@@ -141,8 +141,9 @@ async fn snapshot_records_are_not_transferred() {
     cluster.faults.down();
     let newer = mk_cluster_ip("apps", "web", &["10.96.0.9"], &["http:80"]);
     cluster.set(newer);
-    // kubedns is ready after two seconds. If the records of the snapshot file were transferred, a
-    // transfer would succeed after one second.
+    // `start` waits until kubedns is ready, two seconds after its start. If kubedns transferred the
+    // records of the snapshot file, it would do so one second after its start, so a transfer would
+    // now succeed.
     let kubedns = start(&cluster, &flags).await;
     let web = "web.apps.svc.cluster.local.";
     assert_eq!(kubedns.answers(web, "A").await, "10.96.0.1");

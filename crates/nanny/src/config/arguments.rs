@@ -151,9 +151,10 @@ impl DnsmasqArguments {
         lists.iter().any(|list| includes_interface(list, interface))
     }
 
-    /// Returns whether `--except-interface` takes effect for the interface. Of the addresses of
-    /// such an interface, dnsmasq listens only on those of `--listen-address`. If one of them is
-    /// unspecified, such as `0.0.0.0`, dnsmasq listens on every interface.
+    /// Returns whether `--except-interface` takes effect for the interface. dnsmasq listens on an
+    /// address of such an interface only if `--listen-address` names the address.
+    /// `--except-interface` has no effect if `--listen-address` names an unspecified address, such
+    /// as `0.0.0.0`: dnsmasq then listens on every interface.
     pub fn excepts_interface(&self, interface: &str) -> bool {
         if self.listen_addresses().iter().any(IpAddr::is_unspecified) {
             return false;
@@ -193,9 +194,10 @@ impl DnsmasqArguments {
         named.into_iter().map(PathBuf::from).collect()
     }
 
-    /// The domains, except reverse zones, that `--server=/domain/address` routes to `server`. If
-    /// `server` is kubedns, the nanny resolves names of stub servers in these domains through
-    /// kubedns. Without `-kubednsDomain`, the first of these domains is the cluster domain.
+    /// The domains, except reverse zones, that `--server=/domain/address` routes to `server`. The
+    /// server of a stub domain may be given by name. If `server` is kubedns, the nanny looks up
+    /// such a name in these domains by a query to kubedns. Without `-kubednsDomain`, the first of
+    /// these domains is the cluster domain.
     pub fn domains_routed_to(&self, server: Nameserver) -> Vec<String> {
         let mut routed = Vec::new();
         for value in self.server_values() {

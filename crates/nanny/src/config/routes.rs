@@ -22,8 +22,8 @@ pub struct Routes {
     pub failing: BTreeSet<String>,
     /// The servers for all other names; may be empty.
     pub upstreams: Vec<Nameserver>,
-    /// The servers for all other names from dnsmasq's command line. dnsmasq uses them in addition
-    /// to `upstreams`.
+    /// The servers that dnsmasq's command line gives for all other names. dnsmasq uses them in
+    /// addition to `upstreams`.
     pub argument_servers: Vec<ArgumentServer>,
     /// The source of `upstreams`.
     pub upstreams_from: UpstreamOrigin,
@@ -108,7 +108,7 @@ pub struct RouteSources<'a> {
     pub config: &'a Config,
     /// The servers of the node's resolv.conf; empty if dnsmasq does not use resolv.conf.
     pub resolv_conf: &'a [Nameserver],
-    /// The servers for all names from dnsmasq's command line.
+    /// The servers that dnsmasq's command line gives for all names.
     pub argument_servers: &'a [ArgumentServer],
     /// The addresses of stub servers given by name.
     pub names: &'a ResolvedNames,
@@ -198,8 +198,10 @@ fn lacks<Server: PartialEq>(now: &[Server], before: &[Server]) -> bool {
 }
 
 impl ComputedRoutes {
-    /// Computes the routes that send all queries to kubedns: with [`ForwardMode::Kubedns`], or with
-    /// rules for external names.
+    /// Computes the routes if kubedns is the server for external names: in
+    /// [`ForwardMode::Kubedns`], or because kubedns applies rules for external names. If only
+    /// kubedns can query the configured servers, and it does not follow this configuration yet, the
+    /// SERVFAIL server takes its place.
     fn through_kubedns(from: &RouteSources<'_>) -> Self {
         let server = if needs_kubedns(from.config) {
             from.kubedns_if_it_follows()
@@ -370,7 +372,7 @@ impl ComputedRoutes {
         }
     }
 
-    /// Adds the servers for all names from dnsmasq's command line.
+    /// Adds the servers that dnsmasq's command line gives for all names.
     fn add_argument_servers(&mut self, from: &RouteSources<'_>) {
         for server in from.argument_servers {
             if self.is_usable(from, None, server.address) {

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn unreported_delivery_is_repeated() {
+    async fn delivery_without_outcome_is_repeated() {
         let (sender, _, mut delivery) = delivery();
         sender.send_replace(routes("192.0.2.2"));
         for _ in 0..2 {

@@ -15,16 +15,17 @@
 //! SERVFAIL server ([`crate::dnsmasq::servfail_server`]) until kubedns is known to have the same
 //! configuration.
 //!
-//! Where possible, the user's servers for all names are in the file, too, so that the nanny can
-//! leave out those that forward back. The nanny does not pass the user's `--dns-loop-detect` to
-//! dnsmasq ([`crate::dnsmasq::loop_finder`] has the reason).
+//! Most servers of the user's `--server` arguments without a domain are in the file, too (see
+//! `DnsmasqArguments::movable_servers`), so that the nanny can leave out those that forward back to
+//! dnsmasq. The nanny does not pass the user's `--dns-loop-detect` to dnsmasq
+//! ([`crate::dnsmasq::loop_finder`] has the reason).
 //!
 //! dnsmasq treats a `server=` line of its servers file like a `--server` argument that follows the
 //! arguments on the command line, and reads the file again on SIGHUP. With a servers file, the
 //! nanny passes `--no-resolv`, so dnsmasq never reads resolv.conf itself. Otherwise dnsmasq would
 //! need a restart whenever configured servers replace the servers of resolv.conf. If a servers file
-//! is not possible (see [`EditMode::Restart`]), the servers are arguments, as with kube-dns. Then
-//! a change of the servers restarts dnsmasq. If dnsmasq's configuration is not fully known, dnsmasq
+//! is not possible (see `reason_for_restarts`), the servers are arguments, as with kube-dns. Then a
+//! change of the servers restarts dnsmasq. If dnsmasq's configuration is not fully known, dnsmasq
 //! reads resolv.conf itself unless upstream servers are configured.
 //!
 //! By default, a dnsmasq started by root changes to the user `nobody` and to another group. In the
@@ -108,7 +109,7 @@ pub(crate) struct LaunchPlan {
     pub(crate) notes: Vec<String>,
     /// Log lines about user arguments that can make DNS fail.
     pub(crate) warnings: Vec<String>,
-    /// dnsmasq reads resolv.conf itself, unless upstream servers are configured.
+    /// Whether dnsmasq reads resolv.conf itself if no upstream servers are configured.
     may_read_resolv_conf: bool,
     words: Vec<OsString>,
     /// `words` without the options that the nanny's servers file replaces.
@@ -186,7 +187,7 @@ impl LaunchPlan {
             argv.extend(["--server".into(), value.into()]);
         }
 
-        // If dnsmasq may not read resolv.conf itself, its configuration already has `no-resolv`.
+        // If `may_read_resolv_conf` is false, the user's configuration or `added` has `no-resolv`.
         if self.may_read_resolv_conf && routes.upstreams_from != UpstreamOrigin::ResolvConf {
             argv.push("--no-resolv".into());
         }

@@ -37,8 +37,8 @@ const MAX_PROBES: usize = 64;
 /// because dnsmasq itself does not look for loops.
 const MIN_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between probes. The pause doubles each time until it reaches this length, so a
-/// new loop is found within a few seconds. For example, a loop through a Service that selects this
-/// pod begins only when the pod is ready.
+/// loop that begins later is found within a few seconds. For example, a loop through a Service that
+/// selects this pod begins only when the pod is ready.
 const MAX_PAUSE: Duration = Duration::from_secs(4);
 /// The prefix of the random address. Packets to this prefix are discarded (RFC 6666), so no server
 /// has such an address. An address of a private range would be filtered by servers that protect

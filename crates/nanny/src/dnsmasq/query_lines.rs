@@ -363,8 +363,8 @@ mod tests {
 2 127.0.0.3/57848 reply query is duplicate
 5 127.0.0.4/41945 query[A] other.test from 127.0.0.4
 5 127.0.0.4/41945 reply query is duplicate";
-        // The filler lines take ten seconds, more than `UNANSWERED_AFTER`. A query that still
-        // waited would be reported.
+        // The filler lines take ten seconds, more than `UNANSWERED_AFTER`. So query 1 expires. It
+        // is not reported, because query 4 repeats it.
         let filler = "\nx".repeat(100);
         let expected = [
             "127.0.0.2 A slow.test. NXDOMAIN 192.0.2.1 200ms",

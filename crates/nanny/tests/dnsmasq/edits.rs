@@ -79,7 +79,7 @@ async fn query_waiting_for_removed_server_is_answered() {
 }
 
 /// With `--query-port`, all forwarded queries share a socket, so the nanny cannot know whether one
-/// of them waits for the removed server.
+/// of them waits for the removed server. It reloads without waiting, and counts a hasty reload.
 #[tokio::test]
 async fn reload_with_query_port_is_hasty() {
     let first = Upstream::answering("192.0.2.1").await;
@@ -95,7 +95,7 @@ async fn reload_with_query_port_is_hasty() {
 }
 
 #[tokio::test]
-async fn bad_edit_survives_dnsmasq_restart() {
+async fn previous_configuration_survives_bad_edit_and_restart() {
     let outside = Upstream::answering("192.0.2.1").await;
     let stub = Upstream::answering("192.0.2.11").await;
     let with_stub = routes(&outside, &[("acme.test", &stub)]);
@@ -284,7 +284,7 @@ async fn configuration_is_read_once_without_restarts() {
 }
 
 #[tokio::test]
-async fn edit_without_servers_file_restarts_dnsmasq() {
+async fn edit_restarts_dnsmasq_with_servers_file_in_its_configuration() {
     let first = Upstream::answering("192.0.2.11").await;
     let second = Upstream::answering("192.0.2.12").await;
     let plan = NannySetup::new().with_own_servers_file();

@@ -179,7 +179,7 @@ async fn cache_is_flushed_after_kubedns_edit() {
 }
 
 #[tokio::test]
-async fn cache_is_flushed_without_servers_file() {
+async fn cache_is_flushed_if_user_has_a_servers_file() {
     let kubedns = Kubedns::start("192.0.2.1").await;
     let rig = kubedns.plan().with_own_servers_file().start().await;
     let dnsmasq = rig.dnsmasq();
@@ -249,7 +249,7 @@ async fn encrypted_stub_domain_fails_until_kubedns_follows() {
         .await;
     let servers = &status["routes"]["stubDomains"]["tls.test"];
     assert_eq!(*servers, json!([at(&kubedns.upstream)]));
-    // The nanny probes this server for loops, with names in plain.test.
+    // `plain` may receive queries for names in plain.test.
     let mut asked = plain.asked().into_iter();
     let in_plain_text = asked.find(|asked| asked.name().ends_with("tls.test."));
     assert!(

@@ -312,7 +312,7 @@ async fn unrestartable_dnsmasq_logs_from_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn query_log_behind_kubedns_is_not_written() {
+async fn nanny_behind_kubedns_writes_no_query_log() {
     let upstream = upstream().await;
     let plan = NannySetup::new().config(&logging(&upstream, "{}"));
     let mut rig = plan.start().await;

@@ -40,7 +40,7 @@ async fn bad_flags_have_error_of_go() {
 }
 
 #[tokio::test]
-async fn bad_values_exit_with_one_line() {
+async fn bad_values_exit_with_reason_in_last_line() {
     let missing = "cannot execute /nonexistent: No such file or directory";
     let echo = "/bin/echo is not dnsmasq: /bin/echo --version printed";
     let server = "-kubednsServer: cannot look up no.such.invalid:10053: ";

@@ -107,7 +107,7 @@ fn route_server_is_written_as_array() {
 }
 
 #[test]
-fn node_with_unknown_label_is_read() {
+fn unknown_value_of_servers_is_read_as_none() {
     let read = |text| serde_json::from_str::<NodeReport>(text).unwrap().servers;
     assert_eq!(
         read(r#"{"name": "a", "servers": "others"}"#),
@@ -139,7 +139,7 @@ fn node_is_read_from_its_metrics() {
             0,
             0,
             None,
-            "unknown servers: no DNS pod is ready, or this version does not know the reported value",
+            "no known server, usually because no DNS pod is ready",
         ),
     ] {
         let report = KubednsReport::from_metrics(&exposition(own, others));

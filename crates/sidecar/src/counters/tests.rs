@@ -63,7 +63,7 @@ async fn queries_are_those_of_kube_dns() {
 }
 
 #[tokio::test]
-async fn restarted_dnsmasq_keeps_counters() {
+async fn exported_counters_survive_restart_of_dnsmasq() {
     let at = Arc::new(AtomicU64::new(100));
     let server = dnsmasq(Arc::clone(&at)).await;
     let metrics = Metrics::new("x").unwrap();
@@ -89,7 +89,8 @@ async fn restarted_dnsmasq_keeps_counters() {
     assert_eq!((known.hits, known.cache_size), (3, 1000));
 }
 
-/// `increase()` of Prometheus adds the counters of both sidecars.
+/// The counters begin at 0 again after a restart of the sidecar. `increase()` of Prometheus adds
+/// the counts from before and after the restart.
 #[tokio::test]
 async fn restarted_sidecar_counts_nothing_twice() {
     let at = Arc::new(AtomicU64::new(0));
@@ -164,7 +165,7 @@ async fn malformed_answer_counts_an_error() {
 }
 
 #[tokio::test]
-async fn silent_dnsmasq_counts_each_error() {
+async fn unreachable_dnsmasq_counts_each_error() {
     let server = ServerAddr::new("127.0.0.1", testkit::ports::free_port());
     let metrics = Metrics::new("x").unwrap();
     let counters = counters(server, &metrics);

@@ -1,4 +1,4 @@
-//! The probes of each path, for the command lines of published manifests.
+//! The probes of each path, for command lines of published manifests and for others.
 
 use std::ffi::OsString;
 
@@ -82,7 +82,7 @@ fn command_lines_have_their_paths() {
         ),
         ("probes alone", &probes, of_probes),
         (
-            "the old port",
+            "--port, the old name of --exechealthz-port",
             &["--port=8080", kubedns],
             vec![of_kubedns, of(KUBEDNS)],
         ),

@@ -28,7 +28,7 @@ fn latency_is_written_as_in_kube_dns() {
 }
 
 #[test]
-fn self_answering_part_is_healthy() {
+fn server_that_answers_but_not_for_probed_name_is_healthy() {
     let failure = ProbeFailure {
         error: "no RRs".to_owned(),
         rcode: "REFUSED".to_owned(),

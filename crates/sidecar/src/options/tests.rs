@@ -42,7 +42,7 @@ fn command_line_of_manifest_is_parsed() {
 /// kube-dns starts with these values, although it cannot work with them. `docs/differences.md`
 /// says how kube-dns fails.
 #[test]
-fn impossible_value_ends_the_start() {
+fn impossible_value_is_rejected_at_start() {
     let long_label = format!("--probe={},127.0.0.1,x", "a".repeat(129));
     for flag in [
         "--prometheus-port=70000",
@@ -56,10 +56,10 @@ fn impossible_value_ends_the_start() {
     }
 }
 
-/// kube-dns polls dnsmasq without a pause if the interval is negative, and cannot poll a port whose
-/// number is invalid.
+/// As in kube-dns, the sidecar starts in spite of these values. Nothing answers at port 0, so the
+/// sidecar counts errors.
 #[test]
-fn odd_values_of_dnsmasq_are_bounded() {
+fn invalid_values_for_dnsmasq_become_zero() {
     let options = parse(&["--dnsmasq-port=70000", "--dnsmasq-poll-interval-ms=-1"]).unwrap();
     assert_eq!(options.dnsmasq(), Some(ServerAddr::new("127.0.0.1", 0)));
     assert_eq!(options.dnsmasq_poll_interval(), Duration::ZERO);

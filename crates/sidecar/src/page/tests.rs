@@ -208,7 +208,7 @@ fn configuration_of_kubedns_is_shown_alone() {
 }
 
 #[test]
-fn internal_server_is_not_shown() {
+fn own_servfail_server_of_nanny_is_not_shown_as_stub_server() {
     let mut status = good();
     let nanny = r#"{"configuration":{"version":"00ff","stubDomains":{"acme.local":["dns.acme"]}},
                     "routes":{"stubDomains":{"acme.local":["127.0.0.1:40001"]},"upstreams":["192.0.2.9:53"],
@@ -333,7 +333,7 @@ fn part_without_probe_is_not_waiting() {
 }
 
 #[test]
-fn upstreams_from_arguments_are_named() {
+fn arguments_are_shown_as_source_if_nanny_reports_no_upstreams() {
     let mut status = good();
     status.nanny = told(
         NannyStatus::parse(r#"{"routes":{"upstreams":[],"upstreamsFrom":"resolv.conf"}}"#).unwrap(),
@@ -492,7 +492,7 @@ fn foreign_values_are_never_markup() {
 }
 
 #[test]
-fn typed_name_outlives_refresh() {
+fn form_is_outside_refreshed_parts() {
     let mut status = good();
     let whole = page(&status);
     let parts: Vec<&str> = whole.split("<div class=\"live\">").collect();

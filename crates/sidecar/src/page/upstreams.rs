@@ -16,7 +16,7 @@ use super::text::{largest_two_units, number, reason, route_words};
 /// The upstreams of dnsmasq, with their probes.
 pub(super) fn dnsmasq_section(status: &SidecarStatus, dnsmasq: &DnsmasqReport) -> Markup {
     let upstreams = &dnsmasq.upstreams;
-    // kubedns is not in the list.
+    // `upstreams` does not contain kubedns.
     let by_kubedns = status.forwards_by_kubedns(EXTERNAL_NAMES);
     let nanny = status.nanny.known.as_ref();
     let loops = nanny.map(|nanny| &nanny.routes.loops);

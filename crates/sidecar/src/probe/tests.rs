@@ -69,7 +69,7 @@ async fn response_decides_the_state() {
         ("has no backend", backend_away, Dnsmasq, [itself, failed]),
         ("has no backend", backend_away, Other, [failed, failed]),
         ("refuses all", refused, Dnsmasq, [failed, failed]),
-        ("before first lists", refused, Kubedns, [itself, failed]),
+        ("has no objects yet", refused, Kubedns, [itself, failed]),
         ("refuses all", refused, Other, [failed, failed]),
     ];
     let modes = [HealthMode::SelfOnly, HealthMode::Through];
@@ -134,7 +134,7 @@ async fn failed_probe_is_soon_repeated() {
 }
 
 #[tokio::test]
-async fn only_answers_are_measured() {
+async fn latency_metric_omits_probes_without_records() {
     let metrics = metrics();
     let upstream = Upstream::start(backend_away).await;
     let probe = probe_dnsmasq(&upstream, &metrics);

@@ -6,7 +6,7 @@ use testkit::table;
 use super::*;
 
 #[test]
-fn probes_of_manifests_are_parsed() {
+fn valid_probes_are_parsed() {
     const PROBES: &str = "
         kubedns,127.0.0.1:10053,kubernetes.default.svc.cluster.local,5,SRV | kubedns 127.0.0.1:10053 kubernetes.default.svc.cluster.local. SRV udp 5s
         dnsmasq,127.0.0.1:53,kubernetes.default.svc.cluster.local.,5,A | dnsmasq 127.0.0.1:53 kubernetes.default.svc.cluster.local. A udp 5s

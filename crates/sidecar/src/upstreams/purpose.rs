@@ -29,9 +29,9 @@ impl UpstreamPurpose {
         }
     }
 
-    /// The purpose of the server with this address, from the nanny's routes. The routes do not
-    /// contain the servers of arguments such as `--server=/<domain>/<address>`, so the purpose of
-    /// these servers is unknown.
+    /// The purpose of the server with this address, from the nanny's routes. dnsmasq's arguments
+    /// may give a server for one domain only (`--server=/<domain>/<address>`). The routes do not
+    /// contain such servers, so their purpose is unknown.
     pub(super) fn in_routes(address: SocketAddr, nanny: &NannyStatus, probe_name: &Name) -> Self {
         let address = address.to_string();
         let routes = &nanny.routes;
@@ -60,7 +60,7 @@ impl UpstreamPurpose {
         Self { domains, questions }
     }
 
-    /// Whether the upstream serves external names, or unknown names.
+    /// Whether the upstream serves external names. Also true if its names are unknown.
     pub(super) fn may_be_external(&self) -> bool {
         self.domains.is_empty() || self.domains.iter().any(|domain| domain == EXTERNAL_NAMES)
     }

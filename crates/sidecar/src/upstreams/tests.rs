@@ -272,7 +272,7 @@ async fn failed_probe_is_repeated_at_once() {
 /// The probe of a stub domain's server is one query. If any other server refuses the first query,
 /// the probe sends a second query, for `--upstream-probe-name`.
 #[tokio::test]
-async fn refused_root_leaves_second_query() {
+async fn second_query_follows_refused_query_for_root() {
     let picky = || {
         Server::start(|asked: &Asked| {
             let rcode = if asked.name() == "chosen.test." {
@@ -360,7 +360,7 @@ async fn single_lost_packet_changes_no_condition() {
 }
 
 #[tokio::test]
-async fn list_is_kept_while_dnsmasq_is_silent() {
+async fn empty_list_of_dnsmasq_is_not_used() {
     let (old, new) = tokio::join!(answering("NOERROR"), answering("NOERROR"));
     let lab = Lab::start(&[text(old.addr(), 5)], "{}", Vec::new()).await;
     lab.rounds(1).await;

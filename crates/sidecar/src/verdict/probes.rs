@@ -29,9 +29,9 @@ pub(super) fn probe_faults(status: &SidecarStatus) -> Vec<PodFault> {
         .filter(|probe| is_failing(probe, status))
         .collect();
 
-    // One finding for each cause is enough. `kubedns_faults` reports that kubedns refuses cluster
-    // names, because the first lists are incomplete and there are no records of a snapshot file. If
-    // kubedns is silent, dnsmasq cannot answer the probed name either.
+    // One finding for each cause is enough. kubedns refuses cluster names while the first lists are
+    // incomplete and there are no records of a snapshot file. `kubedns_faults` already reports
+    // this. If kubedns is silent, dnsmasq cannot answer the probed name either.
     let kubedns = status.kubedns.known.as_ref();
     let refuses_names =
         kubedns.is_some_and(|kubedns| kubedns.synced == Some(false) && kubedns.stale != Some(true));

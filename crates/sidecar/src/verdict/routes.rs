@@ -74,8 +74,7 @@ pub(super) fn route_servers(status: &SidecarStatus) -> RouteServers {
         add_dnsmasq_routes(dnsmasq, loops.unwrap_or(&BTreeSet::new()), &mut routes);
     }
 
-    // If dnsmasq forwards the names of a route to the upstreams itself, the servers of kubedns are
-    // left out. They are either the same servers, or dnsmasq, which has a probe of its own.
+    // `servers_of_kubedns` omits the routes whose names dnsmasq itself forwards to the upstreams.
     for server in status.servers_of_kubedns() {
         let state = if server.is_up {
             ServerState::Up
@@ -127,8 +126,6 @@ fn route_fault(route: &str, servers: &BTreeMap<String, ServerState>) -> Option<P
     let all = servers.len();
     let list = down.join(", ");
 
-    // The pod is down only if all servers for external names are down. Any other fault of a route
-    // leaves the pod degraded.
     let is_external = route == EXTERNAL_NAMES;
     let names = if is_external {
         "external names".to_owned()

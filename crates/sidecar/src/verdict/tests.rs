@@ -246,8 +246,8 @@ fn upstreams_are_judged_per_route() {
     }
 }
 
-/// Routes of the nanny while each server of kubedns is down, and the faults. kubedns is at
-/// 127.0.0.1:10053 and has the routes `.` and `corp.test`.
+/// Routes that the nanny reports, and the routes of kubedns that are then reported as down. kubedns
+/// is at 127.0.0.1:10053, has the routes `.` and `corp.test`, and all its upstreams are down.
 const ROUTES_TO_KUBEDNS: &str = r#"
     {"upstreams":["192.0.2.9:53"],"stubDomains":{"corp.test":["192.0.2.8:53"]}}    |
     {"upstreams":["192.0.2.9:53"],"stubDomains":{"corp.test":["127.0.0.1:10053"]}} | corp.test
@@ -281,8 +281,8 @@ fn servers_of_kubedns_count_if_dnsmasq_forwards_to_it() {
     }
 }
 
-/// Routes of the nanny, metrics of kubedns, and the program that has no upstream. dnsmasq lists no
-/// upstreams.
+/// Routes of the nanny, metrics of kubedns, and the program that has no upstream. In all cases, the
+/// sidecar's report of dnsmasq has no upstreams.
 const MISSING_UPSTREAMS: &str = r#"
     {"upstreamsFrom":"resolv.conf","listsAllUpstreams":true}                                    | . 1 | dnsmasq
     {"upstreamsFrom":"resolv.conf","listsAllUpstreams":false}                                   | . 0 |
@@ -295,7 +295,7 @@ const MISSING_UPSTREAMS: &str = r#"
 "#;
 
 #[test]
-fn missing_upstreams_are_outage_after_start() {
+fn missing_upstreams_are_outage_after_15_seconds() {
     for [json, servers, program] in table::rows(MISSING_UPSTREAMS) {
         let (route, count) = servers.split_once(' ').unwrap();
         let metrics = format!("kubedns_forward_route_servers{{route=\"{route}\"}} {count}\n");

@@ -141,7 +141,8 @@ async fn counters_survive_a_restart_of_dnsmasq() {
             client::ask(server, &Query::new(NAME, "SRV")).await;
         }
     };
-    // The first reading counts nothing.
+    // The sidecar counts from its first reading of dnsmasq's counters, so the queries are sent
+    // after it.
     until(&sidecar, "kubedns_dnsmasq_max_size", 1000.0).await;
     ask().await;
     until(&sidecar, hits, 45.0).await;

@@ -57,7 +57,7 @@ async fn status_has_probes_with_history() {
 }
 
 #[tokio::test]
-async fn reader_triggers_fetch_of_parts() {
+async fn status_request_fetches_kubedns_and_nanny() {
     let kubedns = says("kubedns_synced 1\nkube_dns_build_info{version=\"9.8.7\"} 1\n").await;
     let nanny = says(r#"{"configuration":{"version":"00ff","rejected":2}}"#).await;
     let flags = [
@@ -77,7 +77,7 @@ async fn reader_triggers_fetch_of_parts() {
 }
 
 #[tokio::test]
-async fn hanging_parts_are_unknown() {
+async fn unavailable_kubedns_and_nanny_are_unknown() {
     let kubedns = ScriptedHttp::hanging("").await;
     let flags = [
         format!("--kubedns-metrics={}", kubedns.url("/metrics")),
@@ -96,7 +96,7 @@ async fn hanging_parts_are_unknown() {
 }
 
 #[tokio::test]
-async fn policy_permits_only_own_script() {
+async fn status_page_has_security_and_cache_headers() {
     let sidecar = Sidecar::start::<&str>(&[]).await;
     let reply = sidecar.reply("GET", "/").await;
     let head = reply.split("\r\n\r\n").next().unwrap();
@@ -109,7 +109,8 @@ async fn policy_permits_only_own_script() {
     }
 }
 
-/// In a pod with only kubedns, the pages do not mention dnsmasq, and no check fails.
+/// In a pod with only kubedns, there is no health check of dnsmasq, and the pages do not mention
+/// dnsmasq.
 #[tokio::test]
 async fn pod_without_dnsmasq_is_healthy() {
     let kubedns = says("kubedns_synced 1\n").await;

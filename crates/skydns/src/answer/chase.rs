@@ -226,8 +226,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             reached = reached.max(result);
         }
 
-        // The CNAME is written after all aliases were followed, because any alias may have an
-        // address.
+        // The CNAME of an alias without addresses is written only after the loop, because any alias
+        // may lead to an address.
         if reached == ChaseResult::NoData
             && !beside_addresses
             && let Some(alias) = bare
@@ -449,7 +449,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
     ) -> Result<ChaseResult, MessageFull> {
         let lower = name.to_lowercase();
         match external_route(self.view, lower.wire(), qtype) {
-            // The external query gets the answer of the rule.
+            // The lookup of the external query applies the rule.
             ExternalRoute::Rule(_) | ExternalRoute::Forward => {}
             ExternalRoute::SingleLabel => return Ok(ChaseResult::Failed),
             ExternalRoute::Localhost => {

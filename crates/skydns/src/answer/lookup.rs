@@ -50,8 +50,8 @@ impl AddressFamilies {
 pub(super) struct Alias {
     pub(super) target: Name,
     pub(super) ttl: u32,
-    /// Whether the CNAME is written even if the target has no addresses. False for federated names
-    /// and in zones in SkyDNS style; true for all other aliases, such as an ExternalName.
+    /// Whether the CNAME may be written although the target has no addresses. False for federated
+    /// names and in zones in SkyDNS style; true for all other aliases, such as an ExternalName.
     pub(super) external: bool,
 }
 

@@ -15,8 +15,8 @@ impl Zone {
     /// queried `name` (wire format) instead. The search domains are `<namespace>.svc.<domain>`,
     /// `svc.<domain>`, the cluster domain `<domain>`, and then the domains of `--search-domains`
     /// or, without this flag, of resolv.conf. The name without a search domain comes last. The list
-    /// is empty for the suffix itself and for a namespace directly below the suffix. The result is
-    /// `None` for names outside the suffix, and without `--search-suffix`.
+    /// is empty for the suffix (`--search-suffix`) itself and for a namespace directly below the
+    /// suffix. The result is `None` for names outside the suffix, and without `--search-suffix`.
     pub fn search_list(&self, name: &[u8]) -> Option<SearchList> {
         let search = self.search.as_deref()?;
         let suffix = search.suffix()?.wire();

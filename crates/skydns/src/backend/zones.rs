@@ -34,9 +34,9 @@ pub struct FurtherZone {
     pub ttl: Option<u32>,
     /// TTL of negative answers, in seconds (RFC 2308).
     pub negative_ttl: u32,
-    /// Whether the zone answers in SkyDNS style. The apex then has the addresses at `apex.dns`, and
-    /// the name servers are at `ns.dns`. An alias in a loop, or with a target that must not be
-    /// forwarded, gets NODATA instead of SERVFAIL.
+    /// Whether the zone answers in SkyDNS style. The addresses of the apex are then those of the
+    /// name `apex.dns` in the zone, and the name servers are below `ns.dns` in the zone. An alias
+    /// in a loop, or with a target that must not be forwarded, gets NODATA instead of SERVFAIL.
     pub skydns: bool,
     /// Whether the zone holds only PTR records and is not authoritative for its domain. Missing
     /// names are looked up elsewhere.

@@ -29,7 +29,7 @@ fn appended(cause: &Cause, limit: usize, before: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_cause_ends_the_opt_record() {
+fn cause_is_appended_to_opt_record() {
     let text = b"shutting down";
     let expected = [&[0, 15, 0, 15, 0, 14][..], text].concat();
     let before = response(&with_edns());

@@ -93,7 +93,7 @@ impl AnswerReason {
     }
 }
 
-/// Appends the error response to a malformed query; `None` if the message must not be answered.
+/// Appends an error response to `out`; `None` if the malformed query must not be answered.
 pub(crate) fn answer_malformed(
     malformed: &QueryError,
     message: &[u8],

@@ -8,7 +8,8 @@ use wire::{
 /// An answer that was written.
 pub(super) struct WrittenAnswer {
     pub(super) truncated: bool,
-    /// Length of header, question and records without the OPT record, in octets.
+    /// Length of header, question and records, in octets. It does not count the OPT record, except
+    /// in a SERVFAIL in place of a malformed reply.
     pub(super) length: usize,
 }
 

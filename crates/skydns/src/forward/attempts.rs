@@ -5,8 +5,9 @@
 //! upstreams are still accepted: the first good reply is the answer. If no upstream gives a good
 //! reply, the answer is SERVFAIL or REFUSED from the most preferred upstream that sent one of them.
 //! This answer is given as soon as every upstream has answered, has failed or is known to be dead,
-//! because then no better reply can come. It is given no later than one silence timeout after the
-//! first SERVFAIL or REFUSED.
+//! because then no better reply can come. It is given at most
+//! [`ForwardLimits::silence_timeout`](super::ForwardLimits::silence_timeout) after the first
+//! SERVFAIL or REFUSED.
 //!
 //! If all upstreams end with an [`UpstreamFailure`], and the last failure is not a timeout, all are
 //! tried once more after a pause.

@@ -19,10 +19,10 @@
 //! the upstreams fail, or while the query cannot be forwarded, for example because too many queries
 //! are in flight. Failures are SERVFAIL, REFUSED, and no usable reply within
 //! [`ForwardLimits::budget`](super::ForwardLimits::budget), which is the client response timer of
-//! RFC 8767, section 5. All TTLs of a stale answer are 30 seconds. For [`CacheLimits::recheck`]
-//! after a failure of the upstreams, clients get the stale reply at once. The next query after that
-//! waits for the upstreams again. While all upstreams are known to be dead, no client waits: once
-//! per [`CacheLimits::recheck`], a query is forwarded to refresh the reply.
+//! RFC 8767, section 5. All TTLs of a stale answer are 30 seconds. After a failure of the
+//! upstreams, clients get the stale reply at once, for the time [`CacheLimits::recheck`]. The next
+//! query after that waits for the upstreams again. While all upstreams are known to be dead, no
+//! client waits: once per [`CacheLimits::recheck`], a query is forwarded to refresh the reply.
 //!
 //! # Bounds
 //!

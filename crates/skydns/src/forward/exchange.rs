@@ -43,8 +43,9 @@ pub(super) struct UpstreamExchange<'a> {
 }
 
 impl UpstreamExchange<'_> {
-    /// Queries the upstream until there is a usable reply or a failure, or until the deadline.
-    /// After SERVFAIL or a truncated reply, the retry ends before the deadline. `client` is the
+    /// Queries the upstream until there is a reply or a failure, or until the deadline. After
+    /// SERVFAIL, queries once more. This retry, and the retry over TCP after a truncated reply, end
+    /// before the deadline, so that the first reply can still be returned. `client` is the
     /// transport of the client, for the metrics.
     pub(super) async fn run(self, client: Transport) -> Result<UpstreamReply, UpstreamFailure> {
         let asked = Instant::now();

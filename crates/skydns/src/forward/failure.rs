@@ -17,8 +17,8 @@ pub enum UpstreamFailure {
     /// The network is unreachable or failed.
     #[error("unreachable")]
     Unreachable,
-    /// The upstream sent something other than a DNS message. Over TCP and TLS, the reply may also
-    /// be truncated (TC), or not match the query.
+    /// The upstream sent something other than a DNS message or, over TCP and TLS, a message that is
+    /// no usable reply to the query.
     #[error("reply is not a usable DNS message")]
     Garbage,
     /// Many replies arrived with a wrong ID or question. An attacker may be guessing IDs.

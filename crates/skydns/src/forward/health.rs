@@ -12,8 +12,9 @@
 //! upstream is also probed when it has refused queries for two different names, and has given no
 //! usable answer (NOERROR or NXDOMAIN) in between. If the upstream refuses the probe as well, it
 //! counts as refusing until it gives a usable answer. A refusing upstream keeps its place in the
-//! order, but counts as down ([`UpstreamHealth::is_down`]). An upstream that was dead, and refuses
-//! the first query that it answers, counts as refusing without a probe.
+//! order, but counts as down ([`UpstreamHealth::is_down`]). An upstream that was dead, or that
+//! failed [`IN_A_ROW`] times, may then answer SERVFAIL or REFUSED. If it has given a usable answer
+//! before, it counts as refusing at once, without a probe.
 //!
 //! Clients' queries to an upstream that does not know EDNS have no OPT record. After
 //! [`EDNS_PAUSE`], a query starts a probe with an OPT record. The query itself has none, because a
@@ -242,9 +243,10 @@ impl UpstreamHealth {
 
     /// Begins a probe of an upstream that has given no usable answer for `idle`, unless a probe is
     /// under way. Between two idle probes of an upstream that is neither dead nor refusing, at
-    /// least `idle` passes. Returns the questions of the probe; none if no probe is due. Successive
-    /// probes begin, in turn, with the last query with a usable answer, if there is one, and with
-    /// each of `questions`. The caller must then call [`UpstreamHealth::record_answer`] or
+    /// least `idle` passes. Returns the questions of the probe; none if no probe is due. Each probe
+    /// begins with the next question of a cycle. The cycle has the last query that got a usable
+    /// answer, if there is one, and then each of `questions`. After a usable answer, the cycle
+    /// begins again. The caller must then call [`UpstreamHealth::record_answer`] or
     /// [`UpstreamHealth::record_probe_failure`].
     pub(super) fn begin_idle_probe(
         &self,
@@ -255,18 +257,18 @@ impl UpstreamHealth {
     ) -> Vec<Arc<QueryKey>> {
         let mut states = self.0.lock();
         let state = state_of(&mut states, upstream, now);
-        // If the upstream is down, the next probe does not wait until `idle` has passed since the
-        // last probe, so that the return of the upstream is noticed soon.
-        let is_down = state.dead.is_some() || state.refusing;
+        // If the upstream is dead or refusing, the next probe does not wait until `idle` has passed
+        // since the last probe, so that the return of the upstream is noticed soon.
+        let is_known_fault = state.dead.is_some() || state.refusing;
         let is_recent = |event: Instant| now.saturating_duration_since(event) < idle;
         if state.probing
             || state.last_usable.is_some_and(is_recent)
-            || !is_down && state.idle_probe.is_some_and(is_recent)
+            || !is_known_fault && state.idle_probe.is_some_and(is_recent)
         {
             return Vec::new();
         }
 
-        // An earlier probe may have made one of the questions the known query.
+        // The cycle has the known query only once, although `questions` may contain it.
         let known = state.known.as_ref();
         let is_known = |question: &&Arc<QueryKey>| {
             known.is_some_and(|known| known.query.name() == question.query.name())

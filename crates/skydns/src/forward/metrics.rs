@@ -51,7 +51,7 @@ impl ForwardMetrics {
         Ok(Self {
             requests: register_int_counter_vec_with_registry!(
                 "kubedns_forward_requests_total",
-                "Queries and probes to an upstream, by the transport of the client (udp for probes); retries do not count.",
+                "Queries to an upstream, and probes of its health, by the transport of the client (udp for probes); retries do not count.",
                 &["upstream", "transport"],
                 registry
             )?,

@@ -10,8 +10,8 @@ use crate::own_names::OwnTarget;
 use wire::Name;
 
 /// Whether the records of zone `domain` are complete. They are made from the zone itself and from
-/// the configuration. The addresses of the name server may come from the cluster, and the records
-/// of aliases of the configuration from other zones.
+/// the configuration. The addresses of the name server may come from the cluster. The target of an
+/// alias in the configuration may be in another zone.
 pub(super) fn is_complete<V: View>(view: &V, domain: &Name) -> bool {
     let Some(authority) = transferable_authority(view, domain) else {
         return false;
@@ -44,8 +44,9 @@ fn has_own_name_server_address<V: View>(view: &V, authority: Authority<'_>) -> b
     has_address
 }
 
-/// Whether the target of each alias of the configuration in zone `domain` is listed or outside our
-/// zones. An alias in a loop has no target, so the zone does not wait for one.
+/// Whether the target of each alias of the configuration in zone `domain` is outside our zones, or
+/// in a zone whose records come from a complete list. An alias in a loop has no target, so the zone
+/// does not wait for one.
 fn are_alias_targets_listed<V: View>(view: &V, domain: &Name) -> bool {
     let Some(own_names) = view.zone().own_names.as_deref() else {
         return true;

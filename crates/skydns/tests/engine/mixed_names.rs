@@ -45,7 +45,7 @@ fn records_at(view: &Fixed, name: &str, rtype: &str) -> String {
 /// If the alias yields no address, the answer has only the addresses of the queried name, and no
 /// CNAME. A client that followed the CNAME would ignore these addresses.
 #[test]
-fn alias_without_addresses_beside_addresses_is_omitted() {
+fn dangling_alias_is_omitted_if_name_has_addresses() {
     for (target, expected) in [
         ("no.apps.svc.cluster.local", "MIXED 30 IN A 192.0.2.1"),
         ("empty.outside.test", "MIXED 30 IN A 192.0.2.1"),
@@ -91,7 +91,7 @@ fn target_with_dangling_alias_keeps_its_addresses() {
 }
 
 #[test]
-fn alias_without_addresses_alone_is_answered() {
+fn dangling_alias_is_answered_if_name_has_no_addresses() {
     let view = Fixed::new(&[]).alias_at(&MIXED, "no.apps.svc.cluster.local");
     let expected = "MIXED 30 IN CNAME no.apps.svc.cluster.local.";
     assert_eq!(mixed_records(&view, "A"), expected);
@@ -101,7 +101,7 @@ fn alias_without_addresses_alone_is_answered() {
 /// SkyDNS and CoreDNS return the aliases and the addresses of a name together, as docs/etcd.md
 /// says.
 #[test]
-fn zone_name_with_both_has_both() {
+fn etcd_name_has_addresses_and_alias() {
     let mixed = ["mixed"];
     let zone = Fixed::empty()
         .address_at(&mixed, "192.0.2.1")

@@ -54,7 +54,7 @@ fn view() -> Fixed {
 }
 
 #[test]
-fn names_around_hosts_are_forwarded() {
+fn only_exact_names_of_hosts_are_answered() {
     let table = "
         DB.acme.example A => NOERROR, qr aa rd ra: DB.acme.example. 30 IN A 192.0.2.1
         db.acme.example AAAA => NOERROR, qr aa rd ra: db.acme.example. 30 IN AAAA 2001:db8::1
@@ -169,7 +169,7 @@ fn wildcards_answer_names_below() {
 }
 
 #[test]
-fn localhost_without_dnsmasq_is_loopback() {
+fn localhost_is_answered_only_with_forwards_all() {
     let forwards = "
         localhost A => SERVFAIL, qr rd ra:
         www.localhost A => forward/Recursive
@@ -186,7 +186,7 @@ fn localhost_without_dnsmasq_is_loopback() {
         www.localhost A => NOERROR, qr aa rd ra: www.localhost. 30 IN A 127.0.0.1
         localhost MX => NOERROR, qr aa rd ra: localhost. 60 IN SOA/60
         xlocalhost A => forward/Recursive
-        # The target of an alias is answered as the same name in a query.
+        # The target of an ExternalName Service gets the same answer as a query for the target.
         loop.apps.svc.cluster.local A => NOERROR, qr aa rd ra: loop.apps.svc.cluster.local. 30 IN CNAME www.localhost.; www.localhost. 30 IN A 127.0.0.1
         one.apps.svc.cluster.local A => asks for intranet.
     ";

@@ -136,7 +136,7 @@ fn upstream_alias_into_zone_is_followed() {
 /// A query for a missing name is forwarded only if a domain of `--fallthrough` contains the name.
 /// Domains above the name's zone do not count.
 #[test]
-fn nested_zone_falls_through_by_own_name() {
+fn fallthrough_domain_above_zone_does_not_count() {
     let view = |fallthrough: &[&str]| {
         Fixed::new(&[])
             .other_domains(&["new.example"])

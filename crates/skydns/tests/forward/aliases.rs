@@ -32,7 +32,7 @@ fn whole_over_tcp(asked: &Asked) -> Reaction {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn truncated_alias_target_is_answered() {
+async fn alias_gets_same_answer_as_target_after_truncated_reply() {
     let whole = "NOERROR 192.0.2.1 192.0.2.2";
     let cases: [(&str, Does, &str, &str); 3] = [
         ("TCP refused", truncated, "NOERROR tc 192.0.2.1", "SERVFAIL"),

@@ -16,15 +16,16 @@ use crate::support::{
     short_limits, silent, unused_address,
 };
 
-/// Fault of an upstream, and the results of queries to it.
+/// Fault of an upstream, and the results of clients' queries. For every client, the upstream is
+/// queried over UDP first.
 struct Fault {
     what: &'static str,
     handler: Does,
-    /// Result of a query over UDP if this is the only upstream.
+    /// Result for a client over UDP if this is the only upstream.
     udp: &'static str,
-    /// Result of a query over TCP if this is the only upstream.
+    /// Result for a client over TCP if this is the only upstream.
     tcp: &'static str,
-    /// Result of a query over UDP if a second upstream without faults follows.
+    /// Result for a client over UDP if a second upstream without faults follows.
     with_second: &'static str,
 }
 
@@ -242,7 +243,7 @@ const FAULTS: &[Fault] = &[
         [TRUNCATED, TIMEOUT, TRUNCATED],
     ),
     fault(
-        "truncated, garbage over TCP",
+        "truncated, wrong ID over TCP",
         |asked| truncated_then(asked, address(asked, 1).wrong_id()),
         [TRUNCATED, GARBAGE, TRUNCATED],
     ),

@@ -208,8 +208,8 @@ fn knows_edns(asked: &Asked) -> Reaction {
 }
 
 /// An upstream that did not know EDNS gets a probe with an OPT record after ten minutes. No client
-/// waits for the probe. Forwarded queries have an OPT record again only after a reply to the probe
-/// with an OPT record.
+/// waits for the probe. Forwarded queries have an OPT record again only if the reply to the probe
+/// has an OPT record.
 #[tokio::test]
 async fn probe_finds_out_whether_upstream_knows_edns() {
     // The reactions before and after the ten minutes, and whether queries have an OPT record in the

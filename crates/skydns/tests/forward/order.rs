@@ -205,7 +205,7 @@ async fn upstream_refusing_packets_is_skipped() {
 /// An answer that arrives after `silence_timeout` is still returned, although the next upstream has
 /// been queried by then.
 #[tokio::test]
-async fn late_answer_of_only_upstream_counts() {
+async fn late_answer_is_returned_if_next_upstream_is_silent() {
     let late = Upstream::start(after(600 * MS, answers_with(1))).await;
     let quiet = Upstream::start(silent).await;
     let subject = Subject::new(ForwardLimits {

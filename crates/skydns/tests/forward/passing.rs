@@ -19,7 +19,7 @@ use crate::support::{
 /// The forwarder converts the name to lower case, and sets its own UDP payload size. The expected
 /// packets have the ID 0.
 #[tokio::test]
-async fn forwarded_query_has_own_question() {
+async fn forwarded_query_has_flags_and_options_of_client() {
     const QUESTION: &str = "03777777076f75747369646504746573740000010001";
     const OPT: &str = "00002904d0000000000000";
     const WITH_SUBNET: &str = "00002904d000000000000b00080007000118000a0000";
@@ -38,8 +38,16 @@ async fn forwarded_query_has_own_question() {
         ("CD", www().flags("rd cd"), packet("0110")),
         ("AD", www().flags("rd ad"), packet("0120")),
         ("class HS", www().class("HS"), class_hs),
-        ("EDNS of 100 octets", edns(100, false, &[]), packet("0100")),
-        ("EDNS of 64 KiB", edns(65535, false, &[]), packet("0100")),
+        (
+            "UDP payload size 100",
+            edns(100, false, &[]),
+            packet("0100"),
+        ),
+        (
+            "UDP payload size 65535",
+            edns(65535, false, &[]),
+            packet("0100"),
+        ),
         ("DO", edns(4096, true, &[]), dnssec_ok),
         ("options", edns(4096, false, &[subnet, cookie]), with_subnet),
         (

@@ -47,8 +47,8 @@ impl Server {
 }
 
 /// A list of upstreams, the expected outcome, and the waits before it. A wait is a number of
-/// packets and a time in milliseconds. The time begins when the servers have received that number
-/// of packets in total.
+/// packets and a time in milliseconds. Each wait begins after the one before it, as soon as the
+/// servers have received that number of packets in total.
 type Case = (&'static [Server], &'static str, &'static [(usize, u32)]);
 
 const AT_ONCE: &[(usize, u32)] = &[];
@@ -117,7 +117,7 @@ async fn check((servers, outcome, waits): &Case) {
         clock.turn().await;
         assert!(
             !asking.is_finished(),
-            "{what}: the reply came less than {wait} ms after packet {packets}"
+            "{what}: the reply came before the end of the wait of {wait} ms that follows packet {packets}"
         );
         // Timers of tokio fire up to a millisecond late.
         clock.advance(2 * MS).await;

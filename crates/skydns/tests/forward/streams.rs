@@ -115,7 +115,7 @@ fn numbered(asked: &Asked) -> Reply {
 }
 
 #[tokio::test]
-async fn connection_is_kept_without_udp() {
+async fn all_queries_share_one_connection() {
     for kept in Kept::both(ForwardLimits::default(), || good).await {
         for n in 0..20 {
             assert_eq!(kept.ask_a(&format!("n{n}.test.")).await, GOOD);
@@ -249,7 +249,7 @@ async fn query_on_broken_connection_is_resent_once() {
 }
 
 #[tokio::test]
-async fn reply_to_other_query_is_ignored() {
+async fn reply_with_wrong_id_is_ignored() {
     let wrong_id = |asked: &Asked| {
         let mut packet = answer_octets(asked, 9);
         packet[0] ^= 0x55;
@@ -259,6 +259,10 @@ async fn reply_to_other_query_is_ignored() {
         assert_eq!(kept.ask_a("x.test.").await, GOOD);
         assert_eq!(kept.subject.errors("mismatch"), 1);
     }
+}
+
+#[tokio::test]
+async fn unusable_reply_fails_query() {
     for (what, reaction) in [
         ("a reply without a question", Reply::to(&[]).wire()),
         ("three octets", vec![1, 2, 3]),
@@ -278,6 +282,10 @@ async fn reply_to_other_query_is_ignored() {
             assert_eq!(kept.ask_a("x.test.").await, GARBAGE, "{what}");
         }
     }
+}
+
+#[tokio::test]
+async fn many_replies_with_wrong_id_fail_query() {
     for kept in Kept::both(short_limits(), || {
         |asked: &Asked| {
             let foreign = |n: u16| {
@@ -302,11 +310,15 @@ fn answer_octets(asked: &Asked, n: u8) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn servfail_is_retried_over_stream() {
+async fn query_with_servfail_is_sent_twice() {
     for kept in Kept::both(short_limits(), || servfail).await {
         assert_eq!(kept.ask_a("x.test.").await, "SERVFAIL");
         assert_eq!(kept.upstream.count(), 2);
     }
+}
+
+#[tokio::test]
+async fn truncated_reply_without_answers_over_stream_fails_query() {
     for kept in Kept::both(short_limits(), || {
         |asked: &Asked| Reply::to(&asked.packet).truncated()
     })

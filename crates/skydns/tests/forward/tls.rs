@@ -40,7 +40,7 @@ fn trust(pins: &[(&str, [u8; 32])]) -> TlsTrust {
 }
 
 #[tokio::test]
-async fn certificate_trust_decides_use() {
+async fn only_upstream_with_trusted_certificate_is_used() {
     let name = Some("dns.test");
     for (certificate, name, pins, is_trusted) in [
         ("server", name, &[][..], true),
@@ -84,7 +84,7 @@ async fn certificate_trust_decides_use() {
 }
 
 #[tokio::test]
-async fn plain_server_gets_no_query_over_tls() {
+async fn query_to_tls_upstream_is_never_sent_in_plain_text() {
     let plain = Upstream::start(answers_with(1)).await;
     let subject = Subject::trusting(short_limits(), trust(&[]));
     let upstream: wire::Upstream = format!("tls://{}", plain.addr()).parse().unwrap();
@@ -271,7 +271,7 @@ async fn tls_queries_are_padded() {
 /// If an upstream replies FORMERR to EDNS, the query is sent again without EDNS (RFC 6891, section
 /// 7).
 #[tokio::test]
-async fn server_without_padding_is_queried_plain() {
+async fn tls_server_without_edns_gets_queries_without_opt_record() {
     let old = |asked: &Asked| match Message::parse(&asked.packet).unwrap().edns {
         Some(_) => Reaction::from(Reply::to(&asked.packet).rcode("FORMERR")),
         None => address(asked, 1).into(),

@@ -308,7 +308,7 @@ async fn loop_is_found_behind_many_upstreams() {
 }
 
 #[tokio::test]
-async fn foreign_loop_probe_names_are_ignored() {
+async fn foreign_loop_probe_is_forwarded() {
     let subject = Subject::new(ForwardLimits::default());
     // The upstream is a plain socket, because a server of `Upstream::start` does not record loop
     // probes.

@@ -117,7 +117,7 @@ async fn cname_query_for_name_with_addresses_gets_soa() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn autopath_list_has_queried_domain() {
+async fn autopath_list_begins_with_queried_name() {
     let upstream = upstream().await;
     let view = || Fixed::new(&[upstream.addr()]).autopath(&[], &[(POD, "apps")]);
     let renamed = start(view().other_domains(&["new.example"]));

@@ -175,12 +175,12 @@ const ALIASES: &str = "
     NOERROR web.own.test. 30 A
     NOERROR web.own.test. 30 A
 
-    an upstream's alias of a missing name
+    the upstream answers with an alias whose target is missing in the cluster
     out.apps.svc.cluster.local. A
     NOERROR out.apps.svc.cluster.local. 30 CNAME vm.cluster.local. 30 A www.outside.test. 30 CNAME
     NOERROR out.apps.svc.cluster.local. 30 CNAME www.outside.test. 30 CNAME
 
-    a missing name may be a zone of the upstream
+    an NS query for a missing name falls through, too
     zone.cluster.local. NS
     NXDOMAIN . 60 NS . 60 SOA/60
     NOERROR cluster.local. 60 SOA/60

@@ -93,7 +93,7 @@ fn start_case(case: &Case) -> (RunningServer, Arc<Forwarder>) {
     (run(server.map(|server| (server, metrics))), forwarder)
 }
 
-/// Binds a socket whose address is not 127.0.0.1: that address has no limit on queries.
+/// Binds a socket to 127.0.0.2, because the limit on queries does not apply to 127.0.0.1.
 async fn bind_resolver() -> UdpSocket {
     let bound = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).await;
     bound.expect("a loopback address must be usable")
@@ -131,7 +131,7 @@ async fn forward_query(resolver: &UdpSocket, server: SocketAddr, case: &Case) ->
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn returned_loop_probe_is_recognized_first() {
+async fn loop_probe_is_recognized_before_limits_and_rules() {
     for case in cases() {
         let what = case.what;
         let (server, forwarder) = start_case(&case);

@@ -112,7 +112,7 @@ async fn ask_soa_numbers(server: SocketAddr, name: &str, rtype: &str) -> [u32; 5
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn completed_missing_name_has_zone_serial() {
+async fn negative_answers_have_serial_of_zone() {
     let view = Fixed::new(&[]).small().search("search.cluster.local", &[]);
     let primary = Primary::start(view, PEERS);
     let server = primary.server.address;
@@ -182,7 +182,7 @@ fn is_whole_zone(types: &[u16]) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn axfr_is_for_peers_and_zones() {
+async fn axfr_needs_peer_and_name_of_zone() {
     let changed = ChangedPrimary::start().await;
     let others = Primary::start(Fixed::new(&[]).small(), "192.0.2.1");
     let ours = changed.address();
@@ -311,7 +311,7 @@ async fn ixfr_depends_on_client_version() {
     for (what, since) in [
         ("a query with EXPIRE 0, as PowerDNS sends it", (serial, 0)),
         (
-            "a version with the EXPIRE of another replica",
+            "a version of another replica, which has another EXPIRE",
             (serial, expire + 1),
         ),
         ("a version that is not kept", (serial - 1, expire)),
@@ -340,7 +340,7 @@ async fn ixfr_depends_on_client_version() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn udp_transfer_query_gets_only_soa() {
+async fn ixfr_over_udp_gets_only_soa_and_axfr_is_rejected() {
     let changed = ChangedPrimary::start().await;
     let others = Primary::start(Fixed::new(&[]).small(), "192.0.2.1");
     let ours = changed.address();

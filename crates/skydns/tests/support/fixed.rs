@@ -178,7 +178,8 @@ impl Fixed {
         self
     }
 
-    /// Adds a name with an expensive lookup. `done` counts these lookups.
+    /// Adds a name with an expensive lookup. `done` counts the lookups that finish within their
+    /// limit of steps.
     pub(crate) fn laborious(
         mut self,
         path: &'static [&'static str],
@@ -245,7 +246,8 @@ impl Fixed {
         self
     }
 
-    /// Completes names below `suffix` with the search domains of the cluster and `domains`.
+    /// For a query of `NAME.NAMESPACE.suffix`, the server tries `NAME` with the search domains of
+    /// the cluster, and with `domains`.
     pub(crate) fn search(mut self, suffix: &str, domains: &[&str]) -> Self {
         let domains = domains.iter().map(|domain| name(domain));
         let search = Search::new(Some(&name(suffix)), false, domains);

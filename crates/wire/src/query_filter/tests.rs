@@ -72,7 +72,7 @@ fn every_part_must_match() {
 }
 
 #[test]
-fn invalid_filter_is_one_line() {
+fn error_of_invalid_filter_is_one_line() {
     let many = vec!["A"; 33].join(",");
     for (found, line) in [
         (

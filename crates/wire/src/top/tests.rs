@@ -145,7 +145,7 @@ fn window_rotates_after_its_length() {
 }
 
 #[test]
-fn late_rotation_keeps_window_short() {
+fn late_rotation_does_not_delay_next_rotation() {
     let top = TopQueries::default();
     let mut sampler = top.add_sampler();
     let start = top.started;

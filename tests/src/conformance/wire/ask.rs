@@ -26,9 +26,10 @@ static NEXT_ID: AtomicU16 = AtomicU16::new(1);
 
 /// Sends all questions of a step and returns the answers in the same order.
 ///
-/// Questions that kube-dns forwarded to its resolver are sent one at a time, because `place.replay`
-/// can replay the exchanges of only one question at a time. Questions that made kube-dns exit are
-/// also sent one at a time. The others are sent concurrently.
+/// Questions that kube-dns forwarded to its resolver in the recording are sent one at a time,
+/// because `place.replay` can replay the exchanges of only one question at a time. Questions that
+/// made kube-dns exit in the recording are also sent one at a time. The others are sent
+/// concurrently.
 pub(super) async fn ask_all(
     step: &Step,
     place: &Place,

@@ -33,7 +33,7 @@ fn findings_of_upstreams_keep_their_advice() {
 /// A pod without the finding `forwarding_loop` may still have loops. If every upstream forwards
 /// back to the pod, the sidecar reports `upstreams_down` instead.
 #[test]
-fn loops_are_excluded_only_by_reports() {
+fn missing_report_leaves_loops_unknown() {
     let kubedns = |loops: f64| json!({"source": "x", "known": {"forwardLoops": loops}});
     let nanny = |loops: &[&str]| json!({"source": "x", "known": {"routes": {"loops": loops}}});
     for (case, document, expected) in [

@@ -119,7 +119,7 @@ async fn upstreams_of_kubedns_are_asked() {
 
 /// dnsmasq forwards `acme.test` to kubedns, and queries the server for external names itself.
 #[tokio::test]
-async fn servers_of_kubedns_are_asked_per_route() {
+async fn routes_of_kubedns_without_queries_from_dnsmasq_are_not_checked() {
     let [external, stub] = [
         knowing(".", "REFUSED").await,
         knowing("acme.test.", "REFUSED").await,

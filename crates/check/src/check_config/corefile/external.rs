@@ -204,9 +204,9 @@ impl<'a> ExternalServers<'a> {
         block.add_with(&format!("forward {from} {}", words.join(" ")), &options);
     }
 
-    /// Adds the snippet of the rules, and the blocks that import the snippet. Each domain of
-    /// `filterTypes` has a block of its own, because `CoreDNS` chooses the server block with the
-    /// longest matching zone.
+    /// Adds the snippet of the rules, and the blocks that import the snippet. Of the domains of
+    /// `filterTypes`, only the longest that contains a name applies to the name. So each domain has
+    /// a block of its own: `CoreDNS` chooses the server block with the longest matching zone.
     fn push_rules(&self, blocks: &mut Vec<Block>) {
         let rules = &self.config.external_rules;
         let mut snippet = Block::snippet("external");

@@ -177,14 +177,14 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
         "upstream-probe-name",
         Value,
         Different(
-            "the option health_check of the plugin forward queries only NS records, either of the root or of the name in its parameter \"domain\"",
+            "in the plugin \"forward\", the option \"health_check\" sends only NS queries, for the root or for the name in the parameter \"domain\" of this option",
         ),
     ),
     (
         "upstream-probe-period",
         Value,
         Different(
-            "the option health_check of the plugin forward probes only failed servers, by default every half second",
+            "in the plugin \"forward\", the option \"health_check\" probes only failed servers, by default every half second",
         ),
     ),
     (

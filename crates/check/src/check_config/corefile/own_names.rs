@@ -53,7 +53,8 @@ pub(super) fn add_aliases(block: &mut Block, config: &Config, domain: &str) {
     }
 }
 
-/// Adds the names in `hosts`, with this TTL or the smallest TTL that `CoreDNS` accepts.
+/// Adds the names in `hosts`, with this TTL. In the plugin `hosts`, the TTL is at least
+/// [`MIN_HOSTS_TTL`].
 pub(super) fn add_hosts(block: &mut Block, config: &Config, ttl: u64) {
     add_wildcards(block, config, ttl);
 

@@ -34,7 +34,7 @@ fn stock_flags_have_counterparts() {
 }
 
 #[test]
-fn every_flag_with_line_is_written() {
+fn flags_become_lines_of_corefile() {
     let arguments = "--domain=k8s.example --dns-port=5353 --topology alone --cache-size=500 \
         --serve-stale=1h --ttl=5s --namespaces=apps,shop --selector=a=b --pods=disabled \
         --endpoint-names=pod --strict-dns --ignore_empty_services --kubecfg-file=/etc/k \
@@ -121,7 +121,7 @@ fn arguments_override_cluster_domain() {
 }
 
 #[test]
-fn hosts_without_ttl_get_smallest() {
+fn ttl_of_zero_becomes_one_for_hosts() {
     let (status, text) = corefile("--ttl=0s", &[("hosts", "10.1.2.3 a.example")]);
     assert_eq!(status, 0, "{text}");
     let expected = "\

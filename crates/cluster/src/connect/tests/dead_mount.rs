@@ -95,7 +95,7 @@ async fn dead_mount_keeps_previous_credentials() {
 }
 
 #[tokio::test]
-async fn dead_mount_fails_the_first_connection() {
+async fn new_connection_fails_on_dead_mount() {
     let mount = tempfile::tempdir().unwrap();
     let file = mount.path().join("kubeconfig");
     fs::write(&file, TWO_CONTEXTS).unwrap();

@@ -383,7 +383,7 @@ const UNSUPPORTED: &str = r#"
 "#;
 
 #[tokio::test]
-async fn unsupported_access_names_alternatives() {
+async fn unusable_access_is_explained() {
     for [cluster, user, expected] in table::rows(UNSUPPORTED) {
         let config = config("https://192.0.2.1:6443", cluster, user);
         let refused = Connection::new(with_kubeconfig(config.path())).await;

@@ -64,7 +64,7 @@ fn lists_are_equal_in_both_encodings() {
 }
 
 #[test]
-fn truncated_protobuf_list_is_an_error() {
+fn malformed_protobuf_list_is_an_error() {
     let list = recorded("services.list.pb");
     for length in 0..list.len() - 4 {
         let failure = read_in_pieces(&list[..length], usize::MAX).unwrap_err();

@@ -42,7 +42,7 @@ async fn returned_api_server_gives_slices_a_head_start() {
 
 /// Many instances that start at once make the API server busy for longer than the head start.
 #[tokio::test(start_paused = true)]
-async fn busy_api_server_sends_no_endpoints() {
+async fn busy_api_server_gets_no_request_for_endpoints() {
     for stale_slices in [false, true] {
         let selection = SourceSelection::new(&WatchTiming::default(), stale_slices);
         tokio::time::advance(Duration::from_mins(1)).await;

@@ -61,9 +61,9 @@ async fn outage_ends_with_last_feed() {
     );
 }
 
-/// The role of the stock manifest does not permit EndpointSlices.
+/// The role system:kube-dns does not permit EndpointSlices.
 #[tokio::test]
-async fn refused_kind_leaves_outage() {
+async fn refused_kind_does_not_prolong_outage() {
     let access = Access {
         master_url: Some("http://127.0.0.1:1".to_owned()),
         ..Access::default()

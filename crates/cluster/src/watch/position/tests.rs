@@ -29,7 +29,7 @@ fn check_failure(history: &mut DatabaseHistory, version: &str, first: &str) -> O
 }
 
 #[test]
-fn other_history_shows_in_versions_and_uids() {
+fn lower_version_or_changed_uid_reveals_new_history() {
     let older = "the database of the API server was wiped or restored: it is at resource version 119 and was at 120";
     let recreated = "the database of the API server was wiped or restored: apps/db was recreated while no watch was open";
     let cases = [

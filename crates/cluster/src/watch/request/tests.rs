@@ -20,7 +20,7 @@ fn paths(kind: Kind, scope: &Scope) -> Vec<String> {
 }
 
 #[test]
-fn imported_slices_have_their_own_path() {
+fn imported_slices_have_their_own_selector() {
     let services = Some("tier=x".to_owned());
     let scope = Scope {
         namespaces: Namespaces::Only(vec!["a".into()]),
@@ -105,7 +105,7 @@ fn scope_determines_paths_and_selectors() {
             "endpoints?",
         ),
         (
-            "Services of all namespaces",
+            "the labels of namespaces do not select Services",
             scope(selected(), None),
             Kind::Service,
             "services?",

@@ -261,7 +261,7 @@ fn probes_do_not_depend_on_results() {
     assert_eq!(after.server_names, before.server_names);
     assert_eq!(
         after.zone.routes, before.zone.routes,
-        "the route texts must stay the same, so that dnsmasq keeps its cache"
+        "the TXT record of routes.kubedns. (CHAOS) must stay the same, or the nanny empties the cache of dnsmasq"
     );
     assert_ne!(after.zone.upstreams, before.zone.upstreams);
 }
@@ -308,7 +308,7 @@ fn search_list_changes_route_texts() {
     let with = route_texts_of(&["--search-suffix=search.test"]);
     assert_ne!(
         without, with,
-        "the route texts must differ, so that dnsmasq empties its cache"
+        "the TXT record of routes.kubedns. (CHAOS) must differ, so that the nanny empties the cache of dnsmasq"
     );
 }
 

@@ -137,7 +137,7 @@ async fn reader_that_returns_gets_messages_again() {
 }
 
 #[tokio::test]
-async fn reader_of_another_protocol_is_left() {
+async fn reader_of_another_protocol_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("dnstap.sock");
     let listener = UnixListener::bind(&path).unwrap();

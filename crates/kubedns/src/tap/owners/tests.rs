@@ -133,7 +133,7 @@ async fn owners_are_found_in_both_encodings() {
             ("ended", "10.0.0.2", "-"),
             ("several pods of a node", "192.0.2.1", "node node-1"),
             ("a pod with its node's address", "192.0.2.2", "node node-2"),
-            ("an address that changes hands", "10.0.0.3", "-"),
+            ("an address of two running pods", "10.0.0.3", "-"),
             ("a further address of a pod", "fd00::1", "-"),
             ("outside of the cluster", "198.51.100.1", "-"),
         ] {
@@ -174,7 +174,7 @@ async fn known_owner_is_cached_for_a_minute() {
 }
 
 #[tokio::test]
-async fn next_request_looks_up_the_rest() {
+async fn each_call_looks_up_further_owners() {
     let addresses = addresses(50);
     let only = |count: usize| {
         Namespaces::Only((0..count).map(|index| format!("n{index}").into()).collect())
@@ -224,7 +224,11 @@ async fn failure_pauses_lookups() {
     for (name, action, pause) in [
         ("the role does not allow it", refused(403), PAUSE_REFUSED),
         ("too many requests", refused(429), PAUSE_FAILED),
-        ("an older API server", refused(400), PAUSE_FAILED),
+        (
+            "an API server without the field selector",
+            refused(400),
+            PAUSE_FAILED,
+        ),
         ("no answer", Action::Freeze, PAUSE_FAILED),
         ("too slow", Action::Delay { ms: delay }, PAUSE_FAILED),
         ("garbage", Action::Garbage, PAUSE_FAILED),
@@ -272,7 +276,7 @@ async fn owners_found_before_timeout_are_returned() {
 }
 
 #[tokio::test]
-async fn cached_owners_outlast_lost_api_server() {
+async fn cached_owners_are_found_without_api_server_until_they_expire() {
     let mut cluster = Cluster::with_pods(&["a/b Running c pod 10.0.0.1"]).await;
     let owners = cluster.owner_texts(&[ip("10.0.0.1")]).await;
     assert_eq!(owners, ["pod a/b on c"]);

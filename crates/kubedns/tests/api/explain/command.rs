@@ -37,7 +37,7 @@ const MISTAKES: &str = r#"
 "#;
 
 #[tokio::test]
-async fn explain_mistake_has_line_and_code() {
+async fn explain_mistake_has_error_text_and_exit_status() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     let nobody = format!("http://127.0.0.1:{}", free_port());

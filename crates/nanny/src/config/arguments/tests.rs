@@ -55,7 +55,7 @@ fn spellings_of_one_option() {
 }
 
 #[test]
-fn listen_and_probe_addresses_are_parsed() {
+fn probe_address_follows_listen_arguments() {
     for (line, expected) in [
         ("-k", Some("127.0.0.1:53")),
         ("-p 0", None),
@@ -165,8 +165,8 @@ fn options_are_removed_with_values() {
     }
 }
 
-/// The servers for all names that the nanny takes from the command line, and those that it leaves
-/// to dnsmasq.
+/// Servers without a domain are for all names. The nanny removes the movable ones from the
+/// arguments, and leaves the fixed ones to dnsmasq.
 #[test]
 fn servers_for_all_names_are_movable() {
     for (line, movable, fixed) in [

@@ -151,8 +151,8 @@ fn server_that_leads_back_is_left_out() {
     assert_eq!(all.routes.failing.len(), 2);
 }
 
-/// If a probe of kubedns comes back, the loop passes through an upstream of kubedns, and kubedns
-/// leaves out this upstream.
+/// The nanny need not probe kubedns. If a query that dnsmasq sends to kubedns comes back to
+/// dnsmasq, the loop passes through an upstream of kubedns, and kubedns itself finds the loop.
 #[test]
 fn kubedns_behind_dnsmasq_is_not_probed() {
     let argument = DnsmasqArguments::from_words(vec!["-S127.0.0.1#10053".into()]);
@@ -212,7 +212,7 @@ fn stub_domains() {
 }
 
 #[test]
-fn named_servers_resolve_or_get_servfail() {
+fn domain_without_resolved_server_gets_servfail() {
     let stubs = r#"{"a.example": ["ns.a.example:54", "192.0.2.1"], "b.example": ["ns.b.example"]}"#;
     let names = ResolvedNames::from([(
         "ns.a.example",
@@ -231,7 +231,7 @@ fn named_servers_resolve_or_get_servfail() {
 }
 
 #[test]
-fn encrypted_servers_are_queried_by_kubedns() {
+fn tls_and_tcp_servers_are_queried_by_kubedns() {
     let stubs = r#"{"a.example": ["tls://192.0.2.1"], "b.example": ["tcp://192.0.2.1", "192.0.2.1"], "c.example": ["192.0.2.1"]}"#;
     assert_eq!(
         plain(
@@ -330,8 +330,7 @@ fn own_names_go_to_kubedns_behind_dnsmasq() {
 }
 
 /// Computes the routes with rules for external names. The cases differ in the rule, in whether
-/// kubedns follows the configuration, and in whether kubedns is behind dnsmasq. Stub domains and
-/// the names in `hosts` keep routes of their own, which override the arguments of dnsmasq.
+/// kubedns follows the configuration, and in whether kubedns is behind dnsmasq.
 #[test]
 fn external_rules_lead_to_kubedns() {
     const HOSTS: (&str, &str) = ("hosts", "192.0.2.1 db.corp.example");
@@ -422,7 +421,7 @@ fn edit_that_removes_server_is_recognized() {
         assert!(!before.drop_server_of(&after), "{smaller:?} {larger:?}");
     }
 
-    // dnsmasq forwards the names in `hosts` and in `aliases` to kubedns.
+    // Both configurations have the name `db.example`, which dnsmasq forwards to kubedns.
     assert!(!routes(&[HOST]).drop_server_of(&routes(&[HOST])));
     assert!(!routes(&[HOST]).drop_server_of(&routes(&[ALIAS])));
 }

@@ -171,7 +171,7 @@ fn cache_plan(
 }
 
 #[test]
-fn cache_mode_without_file_has_arguments() {
+fn cache_mode_without_servers_file_passes_server_as_argument() {
     let routes = Routes {
         upstreams: vec!["127.0.0.1:10053".parse().unwrap()],
         upstreams_from: UpstreamOrigin::Kubedns,
@@ -276,7 +276,7 @@ fn argv_without_file_has_servers() {
 }
 
 #[test]
-fn unknown_options_need_restarts() {
+fn edits_need_restarts_without_servers_file_of_the_nanny() {
     for line in [
         "--conf-script=/x",
         "--servers-file=/a --servers-file=/b",

@@ -50,7 +50,7 @@ fn link_local_server_keeps_interface() {
 }
 
 #[test]
-fn user_lines_come_first() {
+fn user_lines_are_copied_unchanged() {
     let extra = b"server=/own.example/192.0.2.5 # caf\xe9";
     let octets = render(&Routes::default(), extra);
     assert!(

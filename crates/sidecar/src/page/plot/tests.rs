@@ -25,7 +25,7 @@ fn drawn(history: Vec<ProbeResult>, now: u64) -> String {
 }
 
 #[test]
-fn run_is_drawn_as_line_and_failure_as_bar() {
+fn equal_states_in_a_row_are_drawn_as_line_and_failure_as_bar() {
     let history = vec![
         point(0, ProbeState::Ok, 1.0),
         point(60_000, ProbeState::Ok, 3.0),
@@ -78,7 +78,7 @@ fn empty_history_draws_no_line() {
 }
 
 #[test]
-fn jumping_clock_keeps_points_inside() {
+fn extreme_times_and_latencies_give_finite_coordinates() {
     let history = vec![
         point(500, ProbeState::Ok, 1.0),
         point(0, ProbeState::Ok, f64::MAX),

@@ -38,7 +38,7 @@ async fn page_is_fetched_or_refused_by_status() {
 }
 
 #[tokio::test]
-async fn unfinished_and_endless_pages_are_cut() {
+async fn unfinished_and_endless_pages_are_errors() {
     let unfinished = ScriptedHttp::hanging("HTTP/1.1 200 OK\r\n\r\n").await;
     let error = fetch_from(unfinished).await.unwrap_err();
     assert_eq!(error, "no answer within 1s");

@@ -37,7 +37,7 @@ fn reply(octets: &[u8]) -> UpstreamReply {
     }
 }
 
-/// Appends the answer to `query`. Returns the length of the message, the number of answer records,
+/// Answers `query` with `reply`. Returns the length of the message, the number of answer records,
 /// the length of the OPT record, the TC flag, and whether `append_answer` reports that it truncated
 /// the answer.
 fn answer(reply: &UpstreamReply, query: &[u8]) -> (usize, u16, usize, bool, bool) {

@@ -259,17 +259,17 @@ fn upstream_is_down_after_recent_failures() {
         ("died", &[Answered, Died, Silent], true),
         ("died, and is back", &[Died, Silent, Answered], false),
         (
-            "died, and then refuses",
+            "died, and then answers SERVFAIL",
             &[Answered, Died, Silent, ServerFailure],
             true,
         ),
         (
-            "died, then refuses, and is back",
+            "died, then answers SERVFAIL, and is back",
             &[Answered, Died, Silent, ServerFailure, Answered],
             false,
         ),
         (
-            "may serve only private names",
+            "died, then answers SERVFAIL, and never gave a usable answer",
             &[Died, Silent, ServerFailure],
             false,
         ),

@@ -205,7 +205,7 @@ fn response_without_room_is_truncated() {
 proptest::proptest! {
     /// No message causes a panic, and only the unchanged signed query is accepted as signed.
     #[test]
-    fn arbitrary_octets_are_refused(
+    fn only_unchanged_query_counts_as_signed(
         mut octets in proptest::collection::vec(proptest::num::u8::ANY, 0..120),
         cut in 0..200_usize,
     ) {

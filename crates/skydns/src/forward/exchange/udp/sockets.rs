@@ -32,8 +32,8 @@ const SOCKETS: usize = 8;
 const OWN_SOCKETS: usize = 4;
 
 /// Maximum number of queries in flight on the sockets of a thread that receives the replies to its
-/// own queries. The thread `upstreams` receives the replies to further queries: a flood of replies
-/// must not keep the other threads from their clients.
+/// own queries. Such a thread also answers clients, so it must not have too many replies to
+/// receive. The thread `upstreams` receives the replies to further queries.
 const MAX_OWN_WAITING: usize = 16;
 
 /// Opens sockets for queries. Replies are received by the thread that sends the query, or else by

@@ -89,7 +89,7 @@ async fn silent_connection_takes_no_queries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_return_after_reply_or_abandonment() {
+async fn places_are_freed_after_reply_or_abandonment() {
     let (connection, mut server, _task) = connection(2);
     for _ in 0..10 {
         let (one, two) = (connection.ask(query()), connection.ask(query()));
@@ -131,8 +131,8 @@ async fn late_reply_is_no_mismatch() {
     let (first, rest) = questions.split_at_mut(query().len() * late);
     server.read_exact(first).await.unwrap();
     for _ in 0..2 {
-        // When the first reply arrives, the connection frees the places of abandoned queries. The
-        // second pass sends its query after that.
+        // When the first reply arrives, the connection frees the places of abandoned queries, but
+        // their IDs stay in use. A query after that must still get its own reply.
         let (answer, ()) = tokio::join!(connection.ask(query()), async {
             server.read_exact(rest).await.unwrap();
             server.write_all(rest).await.unwrap();
