@@ -183,7 +183,7 @@ fn config_keys_match_the_table() {
     assert_eq!(dnsconfig::parse(&other), Ok(Config::default()));
 }
 
-/// All examples in `examples/configmaps` pass `kube-dns check config` without a warning.
+/// All examples in `examples/configmaps` pass `kubedns check config` without a warning.
 #[test]
 fn examples_pass_check_config() {
     let directory = tests::repository().join("examples/configmaps");

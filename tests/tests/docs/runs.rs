@@ -1,6 +1,6 @@
-//! Runs the commands of the documentation's pages with a pod of the example cluster. For each
-//! command that these tests do not run, a table names another test that runs the command, or the
-//! reason why no test runs it.
+//! Runs the commands of the documentation's pages. The programs of the pod run as local processes,
+//! with the objects of the example cluster. For each command that these tests do not run, a table
+//! names another test that runs the command, or the reason why no test runs it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -220,8 +220,11 @@ fn with_programs(text: &str, ports: &Ports) -> String {
             "dnsmasq-nanny top",
             &format!("{nanny} top --server={}", url(ports.nanny)),
         )
-        .replace("kubedns --foo", &format!("{kubedns} --foo"))
-        .replace("nanny --cache-size", &format!("{nanny} --cache-size"))
+        .replace("kube-dns --foo", &format!("{kubedns} --foo"))
+        .replace(
+            "dnsmasq-nanny --cache-size",
+            &format!("{nanny} --cache-size"),
+        )
 }
 
 /// Runs a command once, in `directory`. Checks that the output has the first words of the lines

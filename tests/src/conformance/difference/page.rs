@@ -21,7 +21,7 @@ The page uses these words:
 * An *external name* is a name outside the cluster.
 * A [*stub domain*](configmap.md#a-stub-domain) is a domain with DNS servers of its own.
 * An *alias* is a name with a CNAME record: an ExternalName Service or a federated name. Its *target* is the name in the CNAME record.
-* A *federated name* such as `web.apps.west.svc.cluster.local` stands for a Service in a federation of clusters (here `west`).
+* A *federated name* such as `web.apps.west.svc.cluster.local` stands for a Service in a federation of clusters; `west` is the name of the federation.
 * An *SRV name* begins with a port and a protocol: `_http._tcp.web.apps.svc.cluster.local`.
 * A *pod name* is made of an address: `10-0-0-1.apps.pod.cluster.local`.
 * A *wildcard* is a queried name with a label `*`, which stands for any label: `*.apps.svc.cluster.local`.
@@ -41,8 +41,7 @@ const TAIL: &str = "
 Each entry is made from a file in `tests/conformance/differences`. The name of the file is below the title of the entry. The
 file lists the exact answers that differ. The conformance suite fails if an answer differs and no file lists it, or if a
 listed answer no longer differs. *Pinned by* lists the tests of the difference, and the scenarios of
-`tests/conformance/vectors` with answers that differ. The number after a scenario is the number of these answers. A
-difference in almost every answer has a rule in its file: the suite applies the rule to the expected answers of all scenarios.
+`tests/conformance/vectors` with answers that differ. The number after a scenario is the number of these answers. If a difference affects almost every answer, its file has a rule. The suite applies the rule to the expected answers of all scenarios.
 This command makes the page again: `UPDATE_DIFFERENCES_PAGE=1 cargo test -p tests --lib differences_page`.
 ";
 

@@ -90,7 +90,7 @@ fn differences_have_anchor_and_sentence() {
 }
 
 #[test]
-fn answer_plus_edit_is_expected() {
+fn edit_changes_listed_answer() {
     let nodata = difference("nodata", "strict", answers(0, "x. A", "NOERROR"));
     let flags = difference("flags", "strict", json!({"edit": "negative-flags"}));
     let opt = difference("opt", "always", json!({"edit": "answer-opt"}));
