@@ -515,7 +515,8 @@ mod tests {
             ("1.rails.staging.east", Some(&["east/staging/rails/1"])),
             ("2.rails.staging.east", None),
             ("eas", None),
-            // The message of a key is found only if there is no message below the key.
+            // Without a wildcard in the name, the message of a key is found only if there is no
+            // message below the key.
             ("staging.west", Some(&["west/staging/rails"])),
             (
                 "staging.*",

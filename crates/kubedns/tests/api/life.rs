@@ -189,7 +189,7 @@ async fn sigterm_ends_readiness_before_answers() {
 }
 
 #[tokio::test]
-async fn snapshot_records_last_until_api_server() {
+async fn snapshot_records_are_served_until_api_server_answers() {
     let (cluster, directory) = (with_web(), tempfile::tempdir().unwrap());
     set_db(&cluster);
     cluster.faults.kube_dns_role();
@@ -621,7 +621,7 @@ async fn proxy_of_environment_is_not_used() {
 }
 
 #[tokio::test]
-async fn second_signal_ends_at_once() {
+async fn second_sigterm_ends_lameduck_time() {
     let cluster = with_web();
     let kubedns = Kubedns::start(&cluster, &["--lameduck=1h"]).await;
     tokio::time::timeout(Duration::from_secs(20), kubedns.stop())

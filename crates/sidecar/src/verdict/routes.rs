@@ -65,7 +65,8 @@ pub(super) fn has_upstream(status: &SidecarStatus) -> bool {
     route_servers(status).contains_key(EXTERNAL_NAMES)
 }
 
-/// The servers of each route. The state of a server comes from the container that forwards to it.
+/// The servers of each route. The sidecar's probes give the state of a server of dnsmasq. The
+/// metrics of kubedns give the state of a server of kubedns.
 pub(super) fn route_servers(status: &SidecarStatus) -> RouteServers {
     let mut routes = RouteServers::new();
     if let Some(dnsmasq) = &status.dnsmasq {

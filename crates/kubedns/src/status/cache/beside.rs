@@ -31,7 +31,8 @@ pub(in crate::status) struct OtherRecords<'a> {
 #[serde(rename_all = "PascalCase")]
 struct ZoneContent<'a> {
     /// Whether the zone has been loaded from at least one of its sources. Before that, queries for
-    /// its names get SERVFAIL, except for reverse names from etcd.
+    /// its names get SERVFAIL. A zone that has only PTR records (`FurtherZone::pointers`) is an
+    /// exception: its names are then looked up as if the zone did not exist.
     loaded: bool,
     names: ZoneNames<'a>,
 }
