@@ -297,14 +297,14 @@ fn go_help_has_layout_of_go() {
 }
 
 #[test]
-fn unexpected_word_is_rejected() {
+fn parse_rejects_stray_words() {
     let exit = small(&["--dns-port=1", "stray", "words"]).unwrap_err();
     let stderr = "Usage of kube-dns: see kube-dns --help\nunexpected word \"stray\": kube-dns accepts only flags\n";
     assert_eq!((exit.status, exit.stderr.as_str()), (2, stderr));
 }
 
 #[test]
-fn program_ignores_words_after_flags() {
+fn parse_program_ignores_stray_words() {
     let none: &[&str] = &[];
     let pflag: [(&[&str], &[&str]); 6] = [
         (&["--dns-port=1"], none),

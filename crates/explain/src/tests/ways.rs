@@ -27,7 +27,7 @@ fn cluster() -> Cluster {
 }
 
 #[test]
-fn stub_domain_takes_searched_names() {
+fn transcript_of_search_lists() {
     transcript::compare(&cluster(), include_str!("ways.txt"), 1);
 }
 

@@ -29,7 +29,7 @@ async fn kubedns(knows: Arc<AtomicBool>) -> Upstream {
 }
 
 #[tokio::test]
-async fn cluster_name_resolves_without_leak() {
+async fn unresolved_stub_server_does_not_leak_queries() {
     let knows = Arc::new(AtomicBool::new(false));
     let kubedns = kubedns(Arc::clone(&knows)).await;
     let stub = Upstream::answering("192.0.2.11").await;

@@ -34,7 +34,8 @@ pub(crate) struct Fixed {
     /// A name whose lookups return [`Lookup::TargetUnknown`].
     unknown: Option<&'static [&'static str]>,
     lookups: AtomicUsize,
-    /// A name with an expensive lookup, and the number of these lookups.
+    /// A name with an expensive lookup, and the number of lookups that finished within their limit
+    /// of steps.
     laborious: Option<(&'static [&'static str], Arc<AtomicUsize>)>,
     /// A name that does not exist, with an expensive lookup.
     expensive_and_missing: Option<&'static [&'static str]>,

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn icmp_error_fails_earlier_queries_alone() {
+    fn icmp_error_reported_by_send_fails_only_earlier_queries() {
         let closed = silent_server().local_addr().unwrap();
         let socket = socket_to(closed);
         let now = Instant::now();
