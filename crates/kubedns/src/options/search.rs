@@ -111,7 +111,7 @@ pub enum SearchError {
     /// More than one suffix.
     #[error(transparent)]
     Several(#[from] SeveralDomains),
-    /// The suffix contains a cluster domain, or is in a domain with a [`RESERVED`] label, such as
+    /// The suffix contains a cluster domain, or is in a domain with a reserved label, such as
     /// `svc.cluster.local`.
     #[error("--search-suffix {suffix} is taken by names of the cluster: use a domain {allowed}")]
     Taken {
