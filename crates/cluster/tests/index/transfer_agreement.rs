@@ -854,34 +854,41 @@ fn stored_port_below_alias_is_not_transferred() {
         let mut world = world_with_external_zone();
         let address = ExternalAddress::Ip(IpAddr::from([203, 0, 113, 7]));
         world.apply(&Edit::Cluster(load_balancer(address)));
-        let transfers = secondary::start_transfers();
-        transfers.update_versions(&world.view(), 3_000_000_000);
-        let before = secondary::transfer_whole(&transfers, &zone).unwrap();
+        let edit = Edit::Own("x.a.k8s.example", Some(target));
+        let (before, after) = edited_zone(what, &mut world, &zone, &edit);
         assert!(
             types_at(&before, port).contains(&rtype::SRV),
             "{what}: the port must be listed before the edit"
         );
-
-        world.apply(&Edit::Own("x.a.k8s.example", Some(target)));
-        transfers.update_versions(&world.view(), 3_000_000_001);
-        let whole = secondary::transfer_whole(&transfers, &zone).unwrap();
         assert_eq!(
-            types_at(&whole, port),
+            types_at(&after, port),
             [0_u16; 0],
             "{what}: the port must not be in the whole zone"
         );
-
-        let mut copy = before.clone();
-        let known = ZoneCopies::from([(before.serial(), before)]);
-        assert!(
-            copy.update(&transfers, &zone, &known),
-            "{what}: the change must be sent as a difference"
-        );
-        assert_eq!(
-            copy, whole,
-            "{what}: the difference must make the copy equal to the whole zone"
-        );
     }
+}
+
+/// The whole zone before and after an edit. Checks that the change is sent as a difference.
+fn edited_zone(what: &str, world: &mut World, zone: &Name, edit: &Edit) -> (ZoneCopy, ZoneCopy) {
+    let transfers = secondary::start_transfers();
+    transfers.update_versions(&world.view(), 3_000_000_000);
+    let before = secondary::transfer_whole(&transfers, zone).unwrap();
+
+    world.apply(edit);
+    transfers.update_versions(&world.view(), 3_000_000_001);
+    let whole = secondary::transfer_whole(&transfers, zone).unwrap();
+
+    let mut copy = before.clone();
+    let known = ZoneCopies::from([(before.serial(), before.clone())]);
+    assert!(
+        copy.update(&transfers, zone, &known),
+        "{what}: the change must be sent as a difference"
+    );
+    assert_eq!(
+        copy, whole,
+        "{what}: the difference must make the copy equal to the whole zone"
+    );
+    (before, whole)
 }
 
 /// At first, the target of the port below the alias falls through. Then a Service has this port.
@@ -893,30 +900,17 @@ fn new_port_below_alias_is_added_to_copy() {
     };
     let mut world = World::new(fixed, &[]);
     let zone = name("cluster.local");
-    let port = "_http._tcp.x.a.svc.cluster.local.";
+    let port = "_http._tcp.w.a.svc.cluster.local.";
     world.apply(&Edit::Own(
-        "x.a.svc.cluster.local",
-        Some("z.a.svc.cluster.local"),
+        "w.a.svc.cluster.local",
+        Some("x.a.svc.cluster.local"),
     ));
-    let transfers = secondary::start_transfers();
-    transfers.update_versions(&world.view(), 3_000_000_000);
-    let before = secondary::transfer_whole(&transfers, &zone).unwrap();
-    assert_eq!(types_at(&before, port), [0_u16; 0]);
 
     let address = ExternalAddress::Ip(IpAddr::from([203, 0, 113, 7]));
-    let ClusterEdit::Service(mut service) = load_balancer(address) else {
-        panic!("the edit must be a Service");
-    };
-    service.key = ObjectKey::new("a", "z");
-    world.apply(&Edit::Cluster(ClusterEdit::Service(service)));
-    transfers.update_versions(&world.view(), 3_000_000_001);
-    let whole = secondary::transfer_whole(&transfers, &zone).unwrap();
-    assert!(types_at(&whole, port).contains(&rtype::SRV));
-
-    let mut copy = before.clone();
-    let known = ZoneCopies::from([(before.serial(), before)]);
-    assert!(copy.update(&transfers, &zone, &known));
-    assert_eq!(copy, whole);
+    let service = Edit::Cluster(load_balancer(address));
+    let (before, after) = edited_zone("a new Service", &mut world, &zone, &service);
+    assert_eq!(types_at(&before, port), [0_u16; 0]);
+    assert!(types_at(&after, port).contains(&rtype::SRV));
 }
 
 #[test]
