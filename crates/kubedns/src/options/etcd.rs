@@ -117,7 +117,7 @@ pub enum EtcdError {
         zone: Domain,
     },
     /// Another flag already uses the names of the zone.
-    #[error("--etcd-zone {zone} is taken by {flag}={domain}: use another domain")]
+    #[error("--etcd-zone {zone} is taken by {flag}={domain}: use a domain outside of {domain}")]
     Taken {
         /// The zone.
         zone: Domain,
@@ -397,19 +397,19 @@ mod tests {
             ),
             (
                 "--etcd-zone=Lb.example=http://e:1 --external-zone=lb.example",
-                "--etcd-zone lb.example. is taken by --external-zone=lb.example.: use another domain",
+                "--etcd-zone lb.example. is taken by --external-zone=lb.example.: use a domain outside of lb.example.",
             ),
             (
                 "--etcd-zone=clusterset.local=http://e:1 --clusterset-domain=clusterset.local",
-                "--etcd-zone clusterset.local. is taken by --clusterset-domain=clusterset.local.: use another domain",
+                "--etcd-zone clusterset.local. is taken by --clusterset-domain=clusterset.local.: use a domain outside of clusterset.local.",
             ),
             (
                 "--etcd-zone=search.local=http://e:1 --search-suffix=search.local",
-                "--etcd-zone search.local. is taken by --search-suffix=search.local.: use another domain",
+                "--etcd-zone search.local. is taken by --search-suffix=search.local.: use a domain outside of search.local.",
             ),
             (
                 "--etcd-zone=a.search.local=http://e:1 --search-suffix=search.local",
-                "--etcd-zone a.search.local. is taken by --search-suffix=search.local.: use another domain",
+                "--etcd-zone a.search.local. is taken by --search-suffix=search.local.: use a domain outside of search.local.",
             ),
             (
                 &many,
