@@ -20,8 +20,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
+use wire::Transport;
 use wire::Upstream;
-use wire::{Transport, rcode};
 
 use super::exchange::UpstreamExchange;
 use super::failure::UpstreamFailure;
@@ -231,7 +231,7 @@ impl UpstreamAttempts {
         }
 
         match result {
-            Ok(reply) if !is_refusal(&reply) => return Some(reply),
+            Ok(reply) if !reply.is_refusal() => return Some(reply),
             Ok(reply) => self.keep_refusal(attempt.index, reply, now),
             Err(failure) => {
                 self.failures.push((attempt.candidate.upstream, failure));
@@ -292,11 +292,6 @@ impl UpstreamAttempts {
     }
 }
 
-/// Whether the reply is SERVFAIL or REFUSED, so that another upstream may have a better reply.
-fn is_refusal(reply: &UpstreamReply) -> bool {
-    matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED)
-}
-
 /// Queries one upstream and records the outcome. `until` is the deadline of this attempt, which may
 /// be earlier than the deadline of the whole query.
 async fn run_attempt(
@@ -328,7 +323,7 @@ async fn run_attempt(
             state
                 .health
                 .record_answer(upstream, &query.key, reply.rcode, now);
-            if is_refusal(reply)
+            if reply.is_refusal()
                 && let Some(question) = state.health.record_refusal(upstream, &query.key, now)
             {
                 spawn_probe(&state, upstream, vec![question]);
@@ -411,7 +406,7 @@ async fn probe_upstream(
         match result {
             Ok(reply) => {
                 health.record_answer(&upstream, question, reply.rcode, now);
-                if !is_refusal(&reply) {
+                if !reply.is_refusal() {
                     return;
                 }
                 is_refused = true;

@@ -248,7 +248,7 @@ impl ReplyCache {
                 self.insert_reply(key, reply, now);
             }
             Err(ForwardError::AllFailed(_)) => self.record_failure(key, now),
-            Ok(reply) if is_failure(reply) => self.record_failure(key, now),
+            Ok(reply) if reply.is_refusal() => self.record_failure(key, now),
             Ok(_) | Err(_) => {}
         }
     }
@@ -259,7 +259,7 @@ impl ReplyCache {
         outcome: ForwardOutcome,
         key: &Arc<QueryKey>,
     ) -> ForwardOutcome {
-        if !key.is_cacheable() || outcome.as_ref().is_ok_and(|reply| !is_failure(reply)) {
+        if !key.is_cacheable() || outcome.as_ref().is_ok_and(|reply| !reply.is_refusal()) {
             return outcome;
         }
 
@@ -334,12 +334,6 @@ impl ReplyCache {
         }
         CachedReply { entry, state }
     }
-}
-
-/// Whether a reply counts as a failure (RFC 8767, section 4). RCODEs that reject the query itself,
-/// such as FORMERR, do not count.
-fn is_failure(reply: &UpstreamReply) -> bool {
-    matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED)
 }
 
 /// The entry as its own key, so that the name and the upstreams are stored only once.

@@ -2,7 +2,9 @@
 //! written.
 
 use wire::Upstream;
-use wire::{Edns, Header, Message, Record, RecordBody, Section, Transport, extended_rcode, rtype};
+use wire::{
+    Edns, Header, Message, Record, RecordBody, Section, Transport, extended_rcode, rcode, rtype,
+};
 
 use super::{answer, options};
 
@@ -35,6 +37,13 @@ pub struct UpstreamReply {
 }
 
 impl UpstreamReply {
+    /// Whether the reply is SERVFAIL or REFUSED, so that another upstream may have a better reply.
+    /// Such a reply is a failure in the sense of RFC 8767, section 4. RCODEs that reject the query
+    /// itself, such as FORMERR, are not.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self.rcode, rcode::SERVFAIL | rcode::REFUSED)
+    }
+
     /// Creates the reply from a whole message of an upstream.
     pub(super) fn of_message(message: &Message<'_>, octets: &[u8], upstream: &Upstream) -> Self {
         let header = message.header();

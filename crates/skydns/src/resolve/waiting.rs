@@ -27,7 +27,7 @@ use crate::forward::{self, ForwardError};
 use crate::inline_tasks;
 use crate::metrics::Took;
 use crate::tap::AnsweredQuery;
-use wire::{Query, rcode};
+use wire::Query;
 
 /// A place among the queries that wait. Dropping this value frees the place.
 #[derive(Debug)]
@@ -259,7 +259,7 @@ impl<B: Backend> Resolver<B> {
         limit_negative_ttls(ask, start, out);
 
         // With extended errors, the client learns which upstream failed.
-        if matches!(upstream.rcode, rcode::SERVFAIL | rcode::REFUSED) {
+        if upstream.is_refusal() {
             let cause = Cause::Reply(upstream.upstream.clone(), upstream.rcode);
             append_cause(ask, &cause, start, out);
         }
