@@ -62,6 +62,8 @@ lint: ## Check formatting, lints and spelling
 		echo "WARNING: typos is not installed. Spelling is NOT checked. (cargo install --locked typos-cli, or pip install typos)" >&2; \
 	fi
 	cargo clippy --workspace --all-targets -- -D warnings
+	# Alone, treecache must name each feature that it needs. In the workspace, other crates turn on features for it.
+	cargo check --quiet --package treecache
 
 deny: ## Check the dependencies with cargo-deny (licences, duplicates, sources, known vulnerabilities), and the pinned actions (needs network)
 	cargo deny --locked check
