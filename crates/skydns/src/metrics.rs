@@ -89,6 +89,8 @@ pub struct Shard {
     search_steps: AtomicU64,
     /// Number of queries over the limit of their client.
     rate_limited: AtomicU64,
+    /// Number of TCP connections over the share of their host.
+    rejected_connections: AtomicU64,
     /// Whether several threads write to the shard.
     many_writers: bool,
 }
@@ -170,6 +172,11 @@ impl Shard {
             &self.expensive.refused
         };
         self.add(counter, 1);
+    }
+
+    /// Counts a TCP connection over the share of its host.
+    pub(crate) fn rejected_connection(&self) {
+        self.add(&self.rejected_connections, 1);
     }
 
     /// Adds to a counter. A single writer needs no atomic addition. The memory ordering is Release:
@@ -402,7 +409,14 @@ const RATE_LIMITED: FamilySpec = FamilySpec {
     labels: &[],
     has_prefix: false,
 };
-const FAMILIES: [&FamilySpec; 13] = [
+const REJECTED_CONNECTIONS: FamilySpec = FamilySpec {
+    name: "kubedns_tcp_rejected_connections_total",
+    help: "TCP connections that were closed at once, because their host had its share of connections.",
+    kind: MetricType::COUNTER,
+    labels: &[],
+    has_prefix: false,
+};
+const FAMILIES: [&FamilySpec; 14] = [
     &CACHE_MISSES,
     &ERRORS,
     &REQUESTS,
@@ -416,6 +430,7 @@ const FAMILIES: [&FamilySpec; 13] = [
     &SEARCH_STEPS,
     &RULE_ANSWERS,
     &RATE_LIMITED,
+    &REJECTED_CONNECTIONS,
 ];
 
 impl FamilySpec {
@@ -543,6 +558,13 @@ impl Collector for Metrics {
                 vec![counter(
                     &[],
                     sum_of_shards(&shards, |shard| &shard.rate_limited),
+                )],
+            ),
+            (
+                REJECTED_CONNECTIONS,
+                vec![counter(
+                    &[],
+                    sum_of_shards(&shards, |shard| &shard.rejected_connections),
                 )],
             ),
         ];

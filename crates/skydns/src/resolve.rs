@@ -314,6 +314,11 @@ impl<B: Backend> Resolver<B> {
         })
     }
 
+    /// Counts a TCP connection that is closed because its host has its share of connections.
+    pub(crate) fn count_rejected_connection(&self) {
+        self.shard.rejected_connection();
+    }
+
     /// Counts an answer of an async task. Passes the answer to the [`QueryTap`], and to the ranking
     /// [`TopQueries`] if the answer is sampled.
     pub(crate) fn record_answer(&self, answered: &AnsweredQuery<'_>) {

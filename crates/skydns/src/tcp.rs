@@ -15,6 +15,7 @@ use wire::{Transport, frame_message, set_frame_length};
 
 use crate::backend::Backend;
 use crate::client_shares::ClientShares;
+use crate::client_warnings::ClientWarnings;
 use crate::metrics::Took;
 use crate::resolve::{AnswerAttempt, BUDGET, Resolver, WaitingQuery};
 use crate::tap::AnsweredQuery;
@@ -67,6 +68,7 @@ impl<B: Backend> TcpServer<B> {
     /// Serves connections until `stop` is cancelled. The queries in flight are still answered.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let shares = ClientShares::new(MAX_CONNECTIONS, MAX_OF_HOST);
+        let warnings = ClientWarnings::default();
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
@@ -75,7 +77,10 @@ impl<B: Backend> TcpServer<B> {
                 // At the maximum, the next client waits until another connection ends.
                 accepted = accept_connection(&self.listener), if shares.taken() < MAX_CONNECTIONS => {
                     let Some((stream, client)) = accepted else { continue };
-                    let Some(share) = shares.take_share(client.ip()) else { continue };
+                    let Some(share) = shares.take_share(client.ip()) else {
+                        self.report_rejected(client, &warnings);
+                        continue;
+                    };
 
                     let is_busy = shares.taken() > MAX_CONNECTIONS / 2;
                     let connection = ClientConnection {
@@ -97,6 +102,14 @@ impl<B: Backend> TcpServer<B> {
         // Without a listener, the kernel refuses new connections, so clients do not wait.
         drop(self.listener);
         end_connections(connections).await;
+    }
+
+    /// Counts and logs a connection of `client` that is closed at once.
+    fn report_rejected(&self, client: SocketAddr, warnings: &ClientWarnings) {
+        self.resolver.count_rejected_connection();
+        if warnings.take_turn(Instant::now()) {
+            tracing::warn!(client = %client.ip(), "client has too many TCP connections; further connections of its host are closed");
+        }
     }
 }
 

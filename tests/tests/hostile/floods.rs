@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use testkit::client::{self, TcpConnection};
 use testkit::eventually;
+use testkit::http;
 use testkit::message::Message;
 use testkit::processes::Usage;
 use testkit::query::Query;
@@ -29,6 +30,9 @@ const BURST: u32 = 64;
 
 /// Limit of kubedns' peak memory; see docs/resilience.md.
 const MOST_MEMORY_KIB: u32 = 96 * 1024;
+
+/// Number of TCP connections that one host may have.
+const SHARE_OF_HOST: usize = 2048;
 
 /// Number of connections in one flood.
 pub(super) const CONNECTIONS: usize = 2000;
@@ -255,6 +259,32 @@ async fn idle_tcp_connections_are_survived() {
         .stop()
         .await
         .check("kubedns under 2,000 idle, slow and half-closed TCP connections");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_over_share_of_host_are_closed_and_counted() {
+    raise_descriptor_limit();
+    let (mut lab, _) = lab().await;
+    let series = "kubedns_tcp_rejected_connections_total";
+    let rejected = async |lab: &Lab| {
+        let page = http::get(lab.metrics(), "/metrics").await.unwrap();
+        page.metric(series).unwrap()
+    };
+    assert_eq!(rejected(&lab).await.to_string(), "0");
+
+    let mut open = Vec::new();
+    for _ in 0..SHARE_OF_HOST + 100 {
+        let connection = TcpConnection::open_from(FLOODER, lab.dns()).await;
+        open.push(connection.unwrap());
+    }
+    let text = "client has too many TCP connections";
+    let line = lab.process().line_with(text, PATIENCE).await;
+    assert!(line.contains(&FLOODER.to_string()), "{line}");
+    let count = rejected(&lab).await;
+    assert!((1.0..=100.0).contains(&count), "{count}");
+
+    let answer = lab.ask_tcp("web-1.shop.svc.cluster.local.", "A").await;
+    assert_eq!(answer.rcode_name(), "NOERROR", "{}", in_a_line(&answer));
 }
 
 /// Raises the limit of open files for the test. kubedns inherits the limit.
