@@ -8,7 +8,7 @@ use reports::finding::FindingLevel;
 use reports::kubedns::KubednsReport;
 use reports::nanny::NannyStatus;
 use reports::sidecar::{
-    DnsmasqUpstream, PeerReport, PodPart, ProbeResult, ProbeStatus, SidecarStatus,
+    DnsmasqUpstream, PeerReport, PodPart, ProbeResult, ProbeStatus, SidecarStatus, TrafficSample,
     UpstreamCondition,
 };
 
@@ -256,6 +256,17 @@ fn line_without_values_has_no_legend() {
         "{words}"
     );
     assert!(!words.contains("external names"), "{words}");
+}
+
+/// The first sample has no rates, because a rate is the difference of two counts.
+#[test]
+fn traffic_without_values_is_explained() {
+    let mut status = good();
+    status.traffic = vec![TrafficSample {
+        at: status.time,
+        ..TrafficSample::default()
+    }];
+    says(&page(&status), &["Traffic No rates are known."]);
 }
 
 #[test]

@@ -65,15 +65,16 @@ pub(super) fn section(status: &SidecarStatus) -> Markup {
         unit: "/s",
         lines: CACHE_LINES,
     };
-    let plots = [QUERIES, cache, LATENCY];
     let samples = &status.traffic;
+    let mut plots = vec![QUERIES, cache, LATENCY];
+    plots.retain(|plot| plot.has_values(samples));
 
     html! {
         section aria-label="traffic" {
             h2 { "Traffic" }
-            @if samples.is_empty() { p { "The first rates appear within twenty seconds after the start of the sidecar." } }
+            @if plots.is_empty() { p { "No rates are known. The first ones appear within twenty seconds after the start of the sidecar." } }
             div.plots {
-                @for plot in plots.iter().filter(|plot| plot.has_values(samples)) {
+                @for plot in plots {
                     (plot.figure(samples, status.time))
                 }
             }
