@@ -143,8 +143,10 @@ fn cached_reply_answers_equal_queries() {
     assert_eq!(subject.cache.metrics.size.entries.get(), 9);
 }
 
+/// A query is uncacheable if it has EDNS options that are forwarded to the upstreams, or if its
+/// type, such as AXFR, is not a record type.
 #[test]
-fn client_specific_replies_are_not_cached() {
+fn reply_to_uncacheable_query_is_not_cached() {
     let here = upstreams(1);
     let subject = Subject::new(CacheLimits::default());
     let transfer = Ask::new("x.test.", "TYPE252").id(7);
@@ -156,7 +158,7 @@ fn client_specific_replies_are_not_cached() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_noerror_and_nxdomain_replace_entry() {
+async fn only_noerror_and_nxdomain_replace_or_remove_entry() {
     let limits = CacheLimits {
         stale: 3600 * SECOND,
         ..CacheLimits::default()
@@ -239,11 +241,11 @@ async fn one_caller_retries_dead_upstreams() {
     assert_eq!(subject.cache.metrics.hits.get(), 2);
 }
 
-/// A query, and a TXT reply of about `octets` octets.
+/// A query, and a TXT reply of more than `octets` octets.
 fn text(name: &str, octets: usize) -> (Ask, Answer) {
     let ask = Ask::new(name, "TXT").id(7);
     let strings = vec![format!("\"{}\"", "t".repeat(200)); octets / 200 + 1].join(" ");
-    let reply = Answer::to(&ask.wire()).answer(&format!("{name} 60 IN TXT {strings}"));
+    let reply = Answer::to(&ask.wire()).answer(&format!("{name} 3600 IN TXT {strings}"));
     (ask, reply)
 }
 
