@@ -397,8 +397,8 @@ impl Options {
         })
     }
 
-    /// Identity of a snapshot file: the cluster domain, and the given flags that change the
-    /// content.
+    /// Identity of a snapshot file: the first cluster domain, and the given flags that change the
+    /// content of the file.
     pub fn snapshot_identity(&self) -> String {
         let has_pod_names = self.endpoint_names == EndpointNames::Pod;
         let pods = match self.pods {
@@ -535,7 +535,7 @@ pub struct ZoneTtl(pub Option<u32>);
 
 /// Not a valid TTL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("must be whole seconds from 0s to 1h0m0s")]
+#[error("must be whole seconds, such as 30s, from 0s to 1h0m0s")]
 pub struct ZoneTtlError;
 
 /// The longest TTL in seconds, as in CoreDNS.

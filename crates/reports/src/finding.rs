@@ -15,7 +15,7 @@ pub enum FindingLevel {
     /// The pod has no fault.
     #[default]
     Healthy,
-    /// The pod answers, but has a fault.
+    /// The pod has a fault other than those of [`Down`](Self::Down), or has just started.
     Degraded,
     /// Cluster names, or all external names, are not answered.
     Down,
@@ -52,15 +52,17 @@ pub enum FindingKind {
     DnsmasqSilent,
     /// kubedns or dnsmasq responds, but has no answer for the probed name.
     NamesUnanswered,
-    /// The first lists of the API server are overdue.
+    /// kubedns refuses cluster names, because its first lists from the API server are overdue.
     NotSynced,
-    /// No upstream for external names gives usable answers.
+    /// No upstream for external names gives usable answers, and
+    /// [`UpstreamsUnproven`](Self::UpstreamsUnproven) does not apply.
     UpstreamsDown,
     /// No server of a stub domain gives usable answers.
     StubDomainDown,
     /// Some upstreams give no usable answers.
     UpstreamDown,
-    /// No upstream for external names has given a usable answer to a probe yet.
+    /// No upstream for external names gives usable answers. At least one of them answers probes
+    /// with SERVFAIL or REFUSED, and has given no usable answer since the start of the sidecar.
     UpstreamsUnproven,
     /// The TLS certificate of an upstream is not trusted.
     UpstreamNotTrusted,
@@ -264,7 +266,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Pod,
         "serving_stale",
         "serving-stale",
-        "Check the API server; the records from before the restart are served.",
+        "Check the API server; kubedns serves the records from before its own restart.",
     ),
     FindingFacts::degraded(
         FindingKind::ApiServerLost,
@@ -346,7 +348,7 @@ impl FindingKind {
         self.facts().label
     }
 
-    /// The level of a pod with such a finding.
+    /// The level of a finding of this kind.
     pub fn level(self) -> FindingLevel {
         self.facts().level
     }
@@ -421,9 +423,9 @@ pub struct PodFinding {
     pub level: FindingLevel,
     /// The description for the operator.
     pub text: String,
-    /// The error text behind the finding; may be empty.
+    /// More about the fault, such as the text of an error; may be empty.
     pub detail: String,
-    /// The start of the finding, in milliseconds since 1970.
+    /// The time when the sidecar first saw the fault, in milliseconds since 1970.
     pub since: u64,
     /// The remedy.
     pub action: String,

@@ -18,7 +18,7 @@ pub use self::upstream::{TLS_PORT, Upstream, UpstreamProtocol};
 pub const DNS_PORT: u16 = 53;
 
 /// The address of a DNS server: `IP`, `IP:port` or `[IPv6]:port` in the configuration. Displayed as
-/// `IP:port` or `[IPv6]:port`.
+/// `IP:port` or `[IPv6]:port`, and with an interface as `[IPv6%index]:port`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Nameserver {
     /// The address.
@@ -144,11 +144,11 @@ pub enum AddressError {
     /// An IPv6 address in brackets lacks a port.
     #[error("address {}: missing port in address", .0.escape_debug())]
     MissingPort(String),
-    /// There is more than one colon outside brackets.
+    /// There is more than one colon, and no bracket at the beginning.
     #[error("address {}: too many colons in address", .0.escape_debug())]
     TooManyColons(String),
     /// The brackets do not match, or are in the wrong place.
-    #[error("address {}: brackets must enclose only the IPv6 address", .0.escape_debug())]
+    #[error("address {}: brackets do not match, or are in the wrong place", .0.escape_debug())]
     Brackets(String),
     /// The host is neither an IP address nor, where a name is accepted, a valid name.
     #[error("bad IP address: {0:?}")]
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn nameservers_parse() {
+    fn nameserver_is_parsed_or_rejected() {
         for (text, expected) in [
             ("192.0.2.1", "192.0.2.1:53"),
             ("192.0.2.1:5353", "192.0.2.1:5353"),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn stub_servers_parse() {
+    fn stub_server_is_parsed_or_rejected() {
         for (text, expected) in [
             ("192.0.2.1", "address 192.0.2.1:53"),
             ("192.0.2.1:", "address 192.0.2.1:53"),

@@ -112,8 +112,11 @@ fn read(entry: &str) -> Result<(&str, Documented), &'static str> {
     let exported = exported
         .strip_prefix("exported ")
         .ok_or("the line does not say when the metric is exported")?;
-    if text.is_empty() || text.starts_with("**When") || text.ends_with("moves:**") {
+    if text.is_empty() || text.starts_with("**When") {
         return Err("the entry has no description");
+    }
+    if text.ends_with("moves:**") {
+        return Err("the entry has no text after **When it moves:**");
     }
     Ok((
         name,
@@ -161,7 +164,7 @@ mod tests {
             ),
             (
                 format!("`x`\n\n{LINE}\n\nCounts.\n\n**When it moves:**\n"),
-                "the entry has no description",
+                "the entry has no text after **When it moves:**",
             ),
         ] {
             assert_eq!(read(&entry), Err(fault), "{entry}");

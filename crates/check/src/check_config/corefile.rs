@@ -1,9 +1,9 @@
 //! `kube-dns check config --corefile`: writes a configuration of `CoreDNS` that replaces the flags
 //! and the `ConfigMap` of kube-dns.
 //!
-//! The text begins with comments. The comments name the flags and keys that have no counterpart,
-//! and the flags and keys whose counterpart differs. `docs/coredns.md` describes the probes of the
-//! pod, and the differences that no flag or key controls.
+//! The text begins with comments. The comments list the flags and keys without a counterpart or
+//! with only a partial one, and points in which `CoreDNS` differs from kube-dns. `docs/coredns.md`
+//! describes the probes of the pod, and the differences that no flag or key controls.
 
 mod block;
 mod external;
@@ -396,8 +396,8 @@ fn missing_keys(config: &Config) -> Vec<String> {
     lines
 }
 
-/// Lists the differences between `CoreDNS` and kube-dns that result from keys of the `ConfigMap`,
-/// from the defaults of flags, and from the ports.
+/// Lists the differences between `CoreDNS` and kube-dns that depend on `--strict-dns`, on
+/// `--endpoint-names` and on the key `aliases`. Also lists the difference in the ports.
 fn different_keys(flags: &KubednsFlags, config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if !flags.is_set("strict-dns") {

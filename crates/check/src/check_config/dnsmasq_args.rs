@@ -1,5 +1,6 @@
 //! `kube-dns check config --dnsmasq-args`: prints what replaces each argument of dnsmasq in a
-//! kube-dns without dnsmasq. A key is printed only if kubedns accepts it.
+//! kube-dns without dnsmasq. If kubedns would reject a key of the `ConfigMap` with the value of the
+//! argument, the reason is printed instead of the key.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,7 +12,7 @@ use wire::Nameserver;
 /// Replacement of an option of dnsmasq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Replacement {
-    /// A key, a flag, or something that kubedns does in any case.
+    /// The text says what replaces the option, such as a key or a flag.
     Is(&'static str),
     /// The option has no replacement. The text says why.
     None(&'static str),
@@ -19,12 +20,13 @@ enum Replacement {
 
 use Replacement::{Is, None as Missing};
 
-/// A possible replacement of an option for one of its domains.
+/// A possible replacement of an option. If the value of the option has domains, each domain has its
+/// own proposal.
 #[derive(Debug)]
 enum Proposal {
     /// A key of the `ConfigMap` with its value. kubedns may reject the value.
     Key(&'static str, String),
-    /// Something else, such as what kubedns does in any case.
+    /// A text for the report that says what replaces the option.
     Other(String),
 }
 
@@ -35,8 +37,8 @@ const ANY_DOMAIN: &str = "#";
 /// The short options of dnsmasq 2.90 without a value.
 const SHORT_WITHOUT_VALUE: &str = "951yZDNLERKzowefnbvhdkq";
 
-/// The options whose replacement does not depend on their values. Options with the same replacement
-/// share a row.
+/// The replacements of the options for which [`proposals_for_value`] returns `None`. Options with
+/// the same replacement share a row.
 const OPTIONS: &[(&[&str], Replacement)] = &[
     (
         &["filter-AAAA"],
@@ -104,7 +106,7 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
     (
         &["dns-forward-max", "0"],
         Is(
-            "fixed limits: at most 1024 different queries wait for upstreams, 768 for the same upstreams",
+            "fixed limits: at most 1024 different queries wait for upstreams, and at most 768 of them for one list of upstreams",
         ),
     ),
     (
@@ -255,8 +257,9 @@ fn name_and_value(argument: &str) -> (&str, &str) {
     (name, value.trim_start_matches([' ', '=']))
 }
 
-/// The reason why kubedns does not support the domains of an option such as
-/// `--server=/DOMAIN/SERVER`. `None` if it supports them, or if the option has no domains.
+/// The reason why an option such as `--server=/DOMAIN/SERVER` has no replacement: one of its
+/// domains is empty, or the option gives one answer to all names ([`ANY_DOMAIN`]). `None` for all
+/// other options.
 fn unsupported_domain(name: &str, value: &str) -> Option<&'static str> {
     let is_server = matches!(name, "server" | "S" | "local");
     let is_address = matches!(name, "address" | "A");
@@ -264,7 +267,7 @@ fn unsupported_domain(name: &str, value: &str) -> Option<&'static str> {
 
     // dnsmasq uses the empty domain for names of one label.
     if domains.contains(&"") {
-        return Some("names of one label cannot have servers or answers of their own");
+        return Some("kubedns cannot give all names of one label a server or an answer");
     }
     let answers = is_address || rest.is_empty();
     (answers && domains.contains(&ANY_DOMAIN)).then_some("kubedns cannot give all names one answer")
@@ -284,8 +287,9 @@ fn accepted_text(proposal: Proposal, domains: &BTreeSet<String>) -> Result<Strin
     }
 }
 
-/// The replacements of an option whose replacements depend on its value, one for each domain.
-/// `None` for other options.
+/// The possible replacements of an option, chosen by its value: one for each domain in the value,
+/// or a single one if the value has no domains. `None` if the option must be looked up in
+/// [`OPTIONS`].
 fn proposals_for_value(name: &str, value: &str) -> Option<Vec<Proposal>> {
     match name {
         "server" | "S" | "local" => Some(proposals_for_server(value)),
@@ -372,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_have_their_replacements() {
+    fn each_argument_has_replacement_or_reason() {
         for (arguments, expected) in [
             (
                 "-v=2 -- -k --cache-size=1000 --no-negcache",
@@ -409,8 +413,8 @@ mod tests {
             ),
             (
                 "--server=//10.0.0.2 --local=// --address=/#/10.0.0.3 --server=/#/",
-                "--server=//10.0.0.2: no replacement: names of one label cannot have servers or answers of their own\n\
-                 --local=//: no replacement: names of one label cannot have servers or answers of their own\n\
+                "--server=//10.0.0.2: no replacement: kubedns cannot give all names of one label a server or an answer\n\
+                 --local=//: no replacement: kubedns cannot give all names of one label a server or an answer\n\
                  --address=/#/10.0.0.3: no replacement: kubedns cannot give all names one answer\n\
                  --server=/#/: no replacement: kubedns cannot give all names one answer\n",
             ),

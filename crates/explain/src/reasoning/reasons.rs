@@ -62,9 +62,8 @@ fn is_lack_of_endpoints(note: &CodedNote) -> bool {
     matches!(note.code.as_str(), "no_ready_endpoints" | "nobody_behind")
 }
 
-/// The command that shows the pods of a Service, and why none of these pods is ready. kubedns does
-/// not read selectors, because they would cost memory for each Service. So the command itself reads
-/// the selector.
+/// The command that shows the pods of a Service with their states. kubedns does not read selectors,
+/// because they would cost memory for each Service. So the command itself reads the selector.
 fn endpoints_command(key: &ObjectKey) -> CodedNote {
     let ObjectKey { namespace, name } = key;
     let selector = format!(
@@ -74,12 +73,14 @@ fn endpoints_command(key: &ObjectKey) -> CodedNote {
     CodedNote::new("endpoints_command", text)
 }
 
-/// Whether a note explains the general form of names. The list of names tried omits such notes.
+/// Whether a note explains the general form of names. The list of the tried names does not show
+/// such notes.
 pub(crate) fn is_lesson(note: &CodedNote) -> bool {
     matches!(note.code.as_str(), "formless" | "no_service_in_name")
 }
 
-/// A note if kubedns and dnsmasq select different servers for the name.
+/// A note in two cases: dnsmasq asks the servers of a stub domain in addition to kubedns, or asks
+/// them in place of kubedns for a cluster name or a reverse name.
 pub(crate) fn server_disagreement(candidate: &NameCandidate) -> Option<CodedNote> {
     // dnsmasq asks no server for a name in the hosts file.
     if candidate.is_from_hosts() {
@@ -158,14 +159,14 @@ fn preferred_zone_only(evidence: Evidence<'_>, candidate: &NameCandidate) -> Opt
         return None;
     }
     let text = format!(
-        "the answer has {near} of {all} endpoints: those for the preferred zone or the node \
-         of kubedns (--prefer-zone); the names of the other endpoints still resolve"
+        "the answer has only {near} of {all} endpoints, because of --prefer-zone; the names of \
+         the other endpoints still resolve"
     );
     Some(CodedNote::new("preferred_zone", text))
 }
 
-/// A note that the zone of a name has no endpoints, so that the answer has the endpoints of all
-/// zones.
+/// A note for a name of `--zonal-names`: the Service has no endpoints in the topology zone of the
+/// name, so the answer has the endpoints of all zones.
 fn outside_of_zone(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
     let NameKind::Zonal { key, zone, .. } = &candidate.kind else {
         return None;
@@ -414,7 +415,7 @@ fn without_servers(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<
     Some(CodedNote::new("no_upstreams", text))
 }
 
-/// The reason why a name does not exist, or has no records of the requested types.
+/// The reason why the outcome for a name is NXDOMAIN, NODATA or SERVFAIL.
 fn missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<CodedNote> {
     if candidate.is_wildcard() {
         return Some(CodedNote::new("wildcard", "no records match the wildcard"));

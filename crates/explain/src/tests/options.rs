@@ -19,7 +19,7 @@ const REASON: [&str; 3] = [
 ];
 
 #[test]
-fn ignored_empty_service_is_named() {
+fn reason_mentions_ignored_empty_service() {
     let records = RecordOptions {
         ignore_empty_services: true,
         ..RecordOptions::default()
@@ -50,7 +50,7 @@ fn ignored_empty_service_is_named() {
 }
 
 #[test]
-fn pod_names_depend_on_verification() {
+fn pod_names_depend_on_pod_mode() {
     let mut cluster = Cluster::with_everything_and(IndexOptions {
         pods: PodMode::Verified,
         ..IndexOptions::default()
@@ -88,7 +88,7 @@ fn pod_names_depend_on_verification() {
 }
 
 #[test]
-fn unserved_namespace_is_named() {
+fn reason_mentions_unserved_namespace() {
     let namespaces = Namespaces::Only(vec!["apps".into()]);
     let cluster = Cluster::with_everything_and(IndexOptions {
         namespaces,
@@ -219,7 +219,7 @@ fn preferred_zone_limits_addresses() {
         }),
         ..RecordOptions::default()
     });
-    let text = "the answer has 3 of 4 endpoints: those for the preferred zone or the node of kubedns (--prefer-zone); the names of the \
+    let text = "the answer has only 3 of 4 endpoints, because of --prefer-zone; the names of the \
                 other endpoints still resolve";
     let spread = [
         "spread.apps.svc.cluster.local. A",
@@ -235,7 +235,7 @@ fn preferred_zone_limits_addresses() {
 }
 
 #[test]
-fn names_of_zones_are_explained() {
+fn zonal_names_are_explained() {
     let cluster = cluster_with_zones(RecordOptions {
         zonal_names: true,
         ..RecordOptions::default()

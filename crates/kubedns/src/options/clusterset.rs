@@ -44,8 +44,8 @@ impl Options {
             return Err(ClusterSetError::External(domain.clone()));
         }
         let name = domain.name();
-        // Queries for names below a search suffix walk the search list, so the zone would never
-        // answer them.
+        // For names in the search suffix, kubedns walks a search list and does not look up the
+        // queried name. So clients could not look up names of a cluster set in the suffix.
         for suffix in &self.search_suffix.0 {
             if name.is_within(&suffix.name()) {
                 return Err(ClusterSetError::Completed(suffix.clone()));
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clusterset_domain_is_checked() {
+    fn clusterset_zone_and_errors_follow_from_flags() {
         let read = |flags: &[&str]| {
             let options = Options::try_parse_from([&["kube-dns"], flags].concat()).unwrap();
             let zone = options.clusterset().map_err(|error| error.to_string())?;

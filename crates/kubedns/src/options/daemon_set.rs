@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn daemon_set_has_namespace_and_name() {
+    fn daemon_set_is_empty_or_namespace_and_name() {
         let given = ("kube-system".to_owned(), "kube-dns".to_owned());
         for (text, expected) in [("", None), ("kube-system/kube-dns", Some(given))] {
             assert_eq!(text.parse(), Ok(DaemonSetName(expected)), "{text}");

@@ -226,7 +226,8 @@ impl Options {
             }
         }
 
-        // kubedns completes each queried name below the suffix with its search list.
+        // For a name within a search suffix, kubedns walks the search list instead of looking for
+        // the name in a zone.
         let name = zone.name();
         let mut suffixes = self.search_suffix.0.iter();
         let suffix = suffixes.find(|suffix| name.is_within(&suffix.name()))?;
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn zone_below_arpa_is_reverse_or_not() {
+    fn reverse_zones_are_rejected_and_home_arpa_is_accepted() {
         for (zone, is_accepted) in [
             ("home.arpa", true),
             ("a.home.arpa", true),
@@ -365,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn etcd_mistake_is_one_line() {
+    fn mistake_in_etcd_flags_is_reported() {
         let many: Vec<String> = (0..33)
             .map(|zone| format!("--etcd-zone=z{zone}=http://e:1"))
             .collect();

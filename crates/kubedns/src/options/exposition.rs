@@ -95,7 +95,7 @@ mod tests {
 
     /// Each case has the variables for port, path, namespace and subsystem.
     #[test]
-    fn variables_are_used_or_escaped() {
+    fn variables_replace_defaults_and_are_corrected() {
         let usual = exposition(&[]);
         assert_eq!(
             shown(&usual),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_port_means_no_metrics() {
+    fn unusable_port_is_invalid() {
         for port in ["abc", "99999", "-1", "tcp://10.0.0.1:9090"] {
             assert_eq!(
                 exposition(&[("PROMETHEUS_PORT", port)]).port,

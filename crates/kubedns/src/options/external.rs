@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn external_zone_within_other_domains_is_rejected() {
+    fn external_zone_is_one_domain_outside_other_domains() {
         let zone = |words: &[&str]| {
             let zone = options(words).external_zone();
             zone.map_err(|error| error.to_string())

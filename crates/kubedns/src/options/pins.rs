@@ -38,8 +38,8 @@ fn parse_pin(text: &str) -> Option<KeyPin> {
     Some(KeyPin { name, sha256 })
 }
 
-/// The name or address as it is compared with those of upstreams; `None` if no upstream can have
-/// it.
+/// A host name in lower case, or an address as [`IpAddr`] displays it. `None` if `text` is neither
+/// a host name nor an address.
 fn normalize_name(text: &str) -> Option<String> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Some(address.to_string());
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pins_are_parsed() {
+    fn valid_pins_are_parsed_and_invalid_pins_are_rejected() {
         const HASH: &str = "MPVr/9Tc/29KpKS5Z010/QQHZogdV01DwLYr9xE60tE=";
         let names = |text: &str| -> Result<Vec<String>, String> {
             let pins: Pins = text.parse().map_err(|error: PinError| error.to_string())?;

@@ -90,9 +90,9 @@ impl Options {
         self.prefer_zone != PreferZone::Off || self.zonal_names
     }
 
-    /// Whether `--pods=node` is given, and hints in EndpointSlices are read. With `--pods=node`,
-    /// this pod is meant to serve the clients of its own node. The hints of the DNS Service show
-    /// which DNS pods answer these clients. Hints are read together with zones.
+    /// Whether this pod is meant to serve the clients of its own node (`--pods=node`), and hints
+    /// are read. The hints in the EndpointSlices of the DNS Service show which DNS pods answer
+    /// these clients. Hints are read together with zones.
     pub fn serves_own_node(&self) -> bool {
         self.pods == PodMode::Node && self.reads_zones()
     }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn node_is_known_to_flags_that_need_it() {
+    fn node_is_returned_only_if_a_flag_needs_it() {
         let node = Some("node-1");
         assert_eq!(own_node(&[], node), Ok(None));
         assert_eq!(own_node(&["--prefer-zone=eu-1a"], None), Ok(None));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_without_effect_are_rejected() {
+    fn flags_with_unmet_needs_and_invalid_zone_names_are_rejected() {
         let auto = &["--prefer-zone=auto"][..];
         let pods = &["--pods=node"];
         let endpoints = &["--prefer-zone=a", "--endpoints-source=endpoints"];

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn etcd_alone_may_serve_cluster_domain() {
+    fn etcd_alone_serves_cluster_domain_and_limits_fallthrough() {
         let options = parse_line(
             "--etcd-zone=cluster.local=http://e:1 --etcd-zone=b.example=http://e:1 --fallthrough=.",
         );

@@ -34,7 +34,7 @@ impl FromStr for Domains {
 pub struct SeveralDomains(&'static str, usize);
 
 impl Domains {
-    /// The domain of a flag that allows one; `None` if the flag is not given.
+    /// The domain of a flag that takes at most one domain; `None` if the flag has none.
     pub(super) fn only(&self, flag: &'static str) -> Result<Option<&Domain>, SeveralDomains> {
         match self.0.as_slice() {
             [] => Ok(None),
@@ -90,7 +90,7 @@ pub struct SearchFlags {
     pub domains: Option<Vec<Name>>,
 }
 
-/// Contradictory flags of the search list.
+/// Invalid or contradictory flags of the search list.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SearchError {
     /// `--search-domains` without a search list.
@@ -171,7 +171,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// When the flags contradict each other.
+    /// When the flags are invalid or contradict each other.
     pub fn search(&self) -> Result<Option<SearchFlags>, SearchError> {
         let suffix = self.search_suffix.only("--search-suffix")?;
         if let Some(suffix) = suffix {
@@ -193,8 +193,8 @@ impl Options {
             return Err(SearchError::Many(domains.len()));
         }
 
-        // When kubedns walks a search list, it skips names within the suffix. So a search domain
-        // within the suffix has no effect.
+        // When kubedns walks a search list, it does not look up names within the suffix. So a
+        // search domain within the suffix has no effect.
         let suffix = suffix.map(Domain::name);
         for domain in &domains {
             if suffix
@@ -226,11 +226,11 @@ impl Options {
         let name = suffix.name();
         let mut allowed = None;
         for domain in self.domain.all() {
-            // The search list is applied to names below the suffix, and must not be applied to
-            // cluster names.
+            // A query for a name below the suffix makes kubedns walk the search list. A query for a
+            // cluster name must not.
             if domain.name().is_within(&name) {
                 allowed = Some(format!(
-                    "that is neither {domain} nor above it, such as search.{domain}"
+                    "such as search.{domain}, but neither {domain} nor a domain above it"
                 ));
                 break;
             }

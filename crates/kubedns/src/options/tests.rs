@@ -12,7 +12,7 @@ fn options(words: &[&str]) -> Result<Options, Exit> {
 }
 
 #[test]
-fn defaults_are_those_of_kube_dns() {
+fn options_have_defaults_without_flags() {
     let options = options(&[]).unwrap();
     assert_eq!(options.domain.first.as_str(), "cluster.local.");
     assert_eq!((options.dns_port, options.healthz_port), (53, 8081));
@@ -242,7 +242,7 @@ fn cache_limits_follow_flags() {
 }
 
 #[test]
-fn client_rate_has_burst() {
+fn client_rate_follows_flags() {
     for (words, expected) in [
         (&[][..], None),
         (&["--client-burst=50"], None),
@@ -311,8 +311,8 @@ fn fallthrough_accepts_zones_of_cluster() {
             "vm.cluster.local., a.svc.cluster.local",
             "vm.cluster.local. a.svc.cluster.local.",
         ),
-        // CoreDNS forwards unknown reverse names only if its `fallthrough` has these zones. kubedns
-        // always forwards such names.
+        // Corefiles often have `fallthrough in-addr.arpa ip6.arpa`. kubedns forwards missing
+        // reverse names even without the flag, and accepts these zones without effect.
         ("in-addr.arpa,ip6.arpa,10.in-addr.arpa", ""),
     ] {
         assert_eq!(said(flag).as_deref(), Ok(expected), "{flag}");
@@ -335,14 +335,14 @@ fn zone_ttls_are_whole_seconds() {
     }
     for text in ["5", "500ms", "1h1s", "-5s", "1.5s", "long"] {
         let exit = options(&[&format!("--ttl={text}")]).unwrap_err();
-        let reason = "must be whole seconds from 0s to 1h0m0s";
+        let reason = "must be whole seconds, such as 30s, from 0s to 1h0m0s";
         let line = format!("invalid argument {text:?} for \"--ttl\" flag: {reason}");
         assert_eq!(exit.stderr.lines().last(), Some(&*line));
     }
 }
 
 #[test]
-fn search_suffix_must_not_overlap() {
+fn only_usable_search_flags_are_accepted() {
     let name = |text: &str| Name::parse(text).unwrap();
     let flags = |suffix: &str, domains: Option<&[&str]>| {
         let domains = domains.map(|domains| domains.iter().map(|domain| name(domain)).collect());
@@ -359,7 +359,7 @@ fn search_suffix_must_not_overlap() {
         ))
     };
     let outside_cluster =
-        "that is neither cluster.local. nor above it, such as search.cluster.local.";
+        "such as search.cluster.local., but neither cluster.local. nor a domain above it";
     for (words, expected) in [
         (&[][..], Ok(None)),
         (&["--search-suffix=", "--search-domains="], Ok(None)),
@@ -464,7 +464,7 @@ fn kubeconfig_context_needs_file() {
 }
 
 #[test]
-fn two_config_sources_are_rejected() {
+fn at_most_one_config_source_is_accepted() {
     let from = |words: &[&str]| options(words).unwrap().config_from();
     let directory = ConfigFrom::Directory("/c".into(), Duration::from_secs(3));
     let often = from(&["--config-dir=/c", "--config-period=3s"]);

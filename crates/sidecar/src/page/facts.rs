@@ -45,7 +45,9 @@ fn sync_line(kubedns: &KubednsReport) -> Markup {
     match (kubedns.synced, kubedns.stale) {
         (_, Some(true)) => fault_line("serving the records of an earlier run"),
         (Some(true), _) => html! { li { "records complete" } },
-        (Some(false), _) => fault_line("first lists of the API server incomplete"),
+        (Some(false), _) => {
+            fault_line("kubedns has not yet received the first lists from the API server")
+        }
         (None, _) => html! { li { "it is unknown whether the records are complete" } },
     }
 }
@@ -88,7 +90,7 @@ pub(super) fn dnsmasq_lines(status: &SidecarStatus, dnsmasq: &DnsmasqReport) -> 
         @if let Some(failing) = failing { (fault_line(format!("upstreams that fail: {failing}"))) }
         @match &status.nanny.known {
             Some(nanny) => (process_lines(&nanny.dnsmasq)),
-            None => (unknown_line("restarts and missing fixes", &status.nanny)),
+            None => (unknown_line("restarts of dnsmasq and its missing fixes", &status.nanny)),
         }
     }
 }
@@ -193,7 +195,7 @@ pub(super) fn unknown_text<T>(what: &str, report: &PeerReport<T>) -> String {
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "seconds for people to read; a cast of a float saturates"
+    reason = "whole seconds are precise enough for people; a cast of a float saturates"
 )]
 fn age_of(now: u64, then: f64) -> String {
     largest_two_units((now as f64 / 1000.0 - then).max(0.0) as u64)

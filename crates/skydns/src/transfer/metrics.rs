@@ -22,7 +22,7 @@ pub(super) enum ResponseForm {
     Whole,
     /// Only the changes.
     Incremental,
-    /// Only the SOA: the zone has not changed, or the query came over UDP.
+    /// Only the SOA: the client's version is not older than ours, or the query came over UDP.
     Soa,
     /// An error response.
     Error,
@@ -96,7 +96,7 @@ impl TransferMetrics {
         let notifies = IntCounterVec::new(
             Opts::new(
                 "kubedns_notifies_total",
-                "Notifications of zone changes, one for each secondary and change, by result.",
+                "Notifications of zone changes sent to secondaries, by result.",
             ),
             &["result"],
         )?;

@@ -227,7 +227,7 @@ mod tests {
             tls://9.9.9.9#9.9.9.9 => bad TLS server name: "9.9.9.9"
             tls://9.9.9.9%dns_quad9 => bad TLS server name: "dns_quad9"
             tls://9.9.9.9%dns.quad9.net: => bad port number: ""
-            tls://[2620:fe::fe%dns.quad9.net => address [2620:fe::fe: brackets must enclose only the IPv6 address
+            tls://[2620:fe::fe%dns.quad9.net => address [2620:fe::fe: brackets do not match, or are in the wrong place
             tcp://9.9.9.9#dns.quad9.net => bad IP address: "9.9.9.9#dns.quad9.net"
             9.9.9.9#dns.quad9.net => bad IP address: "9.9.9.9#dns.quad9.net"
             tls://tls://9.9.9.9 => bad IP address: "tls"

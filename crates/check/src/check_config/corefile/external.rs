@@ -3,8 +3,8 @@
 //!
 //! A rule must not affect the names of the cluster, but `CoreDNS` applies the templates of a block
 //! before the plugin `kubernetes`. So the templates of the rules are in blocks of their own, which
-//! listen on a loopback port. If there are rules, the first block forwards external names to this
-//! port.
+//! listen on a loopback port. If there is a rule that `CoreDNS` can apply, the first block forwards
+//! external names to this port.
 
 use std::collections::BTreeSet;
 
@@ -59,7 +59,7 @@ impl<'a> ExternalServers<'a> {
     }
 
     /// The further blocks: one for each stub domain below a cluster domain, and those of the rules.
-    /// A stub domain whose servers are all given as names has no block.
+    /// A stub domain has no block if none of its servers is given as an address.
     pub(super) fn further_blocks(&self, port: &str) -> Vec<Block> {
         let mut blocks = Vec::new();
         for (domain, servers) in &self.config.stub_domains {
@@ -77,7 +77,7 @@ impl<'a> ExternalServers<'a> {
         blocks
     }
 
-    /// The servers and rules without a counterpart.
+    /// Describes the servers and rules that the Corefile leaves out.
     pub(super) fn missing(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (domain, servers) in &self.config.stub_domains {
@@ -145,8 +145,9 @@ impl<'a> ExternalServers<'a> {
         self.is_of_cluster(domain) && !self.domains.contains(&domain)
     }
 
-    /// Adds a `forward` for each stub domain outside the cluster domains, the longest first, and
-    /// one for all other names. `CoreDNS` tries these lines in their order.
+    /// Adds a `forward` for each stub domain outside the cluster domains, the longest domain first,
+    /// and then one for all other names. A stub domain is left out if none of its servers is given
+    /// as an address. `CoreDNS` tries the lines in their order.
     fn add_forwards(&self, block: &mut Block) {
         let mut stubs: Vec<_> = self.config.stub_domains.iter().collect();
         sort_longest_first(&mut stubs);

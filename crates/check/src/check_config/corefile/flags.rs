@@ -132,7 +132,7 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
         "prefer-zone",
         Value,
         Missing(
-            "CoreDNS prefers no zone; with its option zonal (since CoreDNS 1.14.7), clients name a zone in their queries",
+            "CoreDNS does not prefer the endpoints of a zone; with its option zonal (since CoreDNS 1.14.7), clients can query names that have only the endpoints of one zone",
         ),
     ),
     ("profiling", Nothing, Unneeded),
@@ -223,13 +223,13 @@ pub(super) struct KubednsFlags {
 }
 
 impl KubednsFlags {
-    /// Reads words as Go programs do: a flag begins with one or two dashes, and its value follows
-    /// `=` or is the next word.
+    /// Reads the flags among `words`. A flag begins with a dash. The value of a flag follows `=`.
+    /// Without `=`, a boolean flag is true, and the value of any other known flag is the next word.
     pub(super) fn read(words: impl IntoIterator<Item = String>) -> Self {
         let mut flags = Self::default();
         let mut words = words.into_iter();
         while let Some(word) = words.next() {
-            // The server ignores words without a dash, too.
+            // Here, a word without a dash is neither a flag nor the value of a known flag.
             if !word.starts_with('-') {
                 continue;
             }
@@ -279,14 +279,14 @@ impl KubednsFlags {
         parts.filter(|part| !part.is_empty()).collect()
     }
 
-    /// Whether a boolean flag is set.
+    /// Whether the last value of a boolean flag is true.
     pub(super) fn is_set(&self, name: &str) -> bool {
         self.value(name)
             .is_some_and(|value| boolean(value).unwrap_or(false))
     }
 
-    /// Lines about flags without a counterpart, values that cannot be in a Corefile, and unknown
-    /// flags.
+    /// Lines about given flags that are [`Missing`] in `CoreDNS`, about values that cannot be in a
+    /// Corefile, and about unknown flags.
     pub(super) fn missing(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (name, values) in &self.values {
@@ -320,7 +320,8 @@ impl KubednsFlags {
         lines.collect()
     }
 
-    /// The flags for which [`value`](Self::value) returns a value, except booleans that are false.
+    /// The flags for which [`value`](Self::value) returns a value. Booleans are left out unless
+    /// they are true.
     fn given_flags(&self) -> impl Iterator<Item = (&'static str, Counterpart)> {
         FLAGS
             .iter()
@@ -338,7 +339,8 @@ pub(crate) fn is_known(name: &str) -> bool {
     FLAGS.iter().any(|(known, ..)| *known == name)
 }
 
-/// Whether a value consists of plain words for `CoreDNS`: no block, quoted string or comment.
+/// Whether a value has only printable ASCII, and no brace, quote, backslash or comment. `CoreDNS`
+/// reads such a value as plain words.
 fn fits_corefile(value: &str) -> bool {
     let mut words = value.split(' ');
     let is_plain = |c: char| (c.is_ascii_graphic() || c == ' ') && !"{}\"'`\\".contains(c);

@@ -1,8 +1,8 @@
 //! Translates the keys `hosts` and `aliases` of the `ConfigMap` into plugins of `CoreDNS`.
 //!
-//! Whole names in the key `hosts` become lines of the plugin `hosts`. The wildcards of this plugin
-//! match only one label, so wildcards in the key become templates. An alias becomes a rule that
-//! rewrites the name in the query, and restores it in the answer.
+//! The names in the key `hosts`, except wildcards, become lines of the plugin `hosts`. The
+//! wildcards of this plugin match only one label, so wildcards in the key become templates. An
+//! alias becomes rules that rewrite the name in the query, and restore it in the answer.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
@@ -83,8 +83,8 @@ pub(super) fn different_hosts_ttl(config: &Config, ttl: u64) -> Option<String> {
 }
 
 /// Adds the wildcards in `hosts`, the longest domain first. `CoreDNS` runs the plugin `template`
-/// before the plugin `hosts`, so the template of a wildcard would also match whole names in `hosts`
-/// that are below the wildcard. These names therefore get templates of their own, which come first.
+/// before the plugin `hosts`, so the template of a wildcard would also match the names from
+/// [`listed_below`]. These names therefore get templates of their own, which come first.
 fn add_wildcards(block: &mut Block, config: &Config, ttl: u64) {
     let names = config.hosts.names().iter();
     let mut wildcards: Vec<_> = names
@@ -107,7 +107,8 @@ fn add_wildcards(block: &mut Block, config: &Config, ttl: u64) {
     }
 }
 
-/// Adds templates that answer A and AAAA with the addresses, and other types with NODATA.
+/// Adds templates that answer with the addresses of the queried type, or with NODATA if there are
+/// none.
 fn add_templates(block: &mut Block, zone: &str, pattern: &str, addresses: &[IpAddr], ttl: u64) {
     for (rtype, is_ipv4) in [("A", true), ("AAAA", false)] {
         let of_type = addresses

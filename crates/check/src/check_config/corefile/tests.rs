@@ -144,7 +144,7 @@ fn ttl_of_zero_becomes_one_for_hosts() {
 
 /// `--nameservers` accepts more servers than the `CoreDNS` plugin `forward` does.
 #[test]
-fn servers_without_place_are_reported() {
+fn omitted_servers_and_tcp_prefix_are_reported() {
     let servers = (1..=20).map(|last| format!("tcp://192.0.2.{last}"));
     let servers = servers.collect::<Vec<_>>().join(",");
     let (status, text) = corefile(&format!("--nameservers={servers}"), &[]);
@@ -182,7 +182,8 @@ fn words_of_flags_are_read_as_by_kubedns() {
     assert!(!flags.is_set("autopath"));
     // The last value of a flag wins, even if it is empty.
     assert_eq!(flags.value("transfer-to"), None);
-    // A value that is not a plain word would change the meaning of the Corefile.
+    // A value with a brace or a quote could change the meaning of the Corefile, so the value is
+    // left out.
     assert_eq!(flags.value("pods"), None);
     let missing = flags.missing();
     assert_eq!(
