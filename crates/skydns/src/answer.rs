@@ -64,11 +64,11 @@ pub(crate) struct AnswerWriter<'q, 'b, V> {
     view: &'q V,
     query: &'q Query<'q>,
     external: &'q ExternalAnswers,
-    /// The zone that holds `name`. The cluster's zone if no zone holds it, or if `name` is a host
-    /// of the configuration or `localhost`.
+    /// The zone that answers for `name`. If no zone does, for example for `localhost` or a host of
+    /// the configuration, this is the cluster's zone.
     authority: Authority<'q>,
     /// The name whose records are looked up, in lower case: the query name or, if the query name is
-    /// an alias of the configuration, the target of the alias.
+    /// an alias of the configuration for a name in our zones, the target of the alias.
     name: &'q [u8],
     /// Whether the query name is a host or an alias of the configuration, or `localhost`. Such a
     /// name counts as outside our zones: it owns the SOA record of its negative answer.
@@ -173,7 +173,9 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
             // TXT records.
             rtype::MX if is_further => self.write_targets(path, TargetType::MailExchange),
             rtype::TXT if is_further => self.write_texts(path),
-            // A missing name that falls through is forwarded: upstreams may have its NS records.
+            // In the cluster's zone without `--strict-dns`, an NS query gets NODATA, even if the
+            // name does not exist. A name that falls through is an exception: if it does not exist,
+            // the query is forwarded, because upstreams may have its NS records.
             rtype::NS if !self.is_whole_zone() && !self.falls_through() => AnswerStatus::Empty,
             _ => self.status_without_type(path),
         };
@@ -358,7 +360,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
 
     /// The status for a name without records of the query type: NODATA if the name exists,
     /// otherwise NXDOMAIN.
-    // Differs from kube-dns: an existing name is never NXDOMAIN, whatever the query type.
+    // Differs from kube-dns: a name with records of another type is never NXDOMAIN.
     fn status_without_type(&mut self, path: &[&str]) -> AnswerStatus {
         match self.visit_entries(self.authority, path, false, &mut |_| {}) {
             Lookup::Missing => AnswerStatus::Missing,
@@ -415,7 +417,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
     pub(crate) fn write_external_alias(&mut self, target: &Name) -> AnswerStatus {
         self.own = true;
         let ttl = self.view.zone().ttl();
-        // Upstreams are queried only for addresses. A query for another type gets only the CNAME.
+        // Upstreams are queried only for the addresses of a target. A query for another type gets
+        // only the CNAME.
         let Some(families) = AddressFamilies::of_type(self.query.qtype) else {
             return self.try_write(|m| m.write_cname(NameForm::Question, target.wire(), ttl));
         };

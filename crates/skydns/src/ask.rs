@@ -1,8 +1,7 @@
-//! Answers one query within the process. The result holds the records that a client would receive.
+//! Answers one query within the process, for the tools that show the engine's answers.
 //!
-//! The tools that show the engine's answers call [`ask`]. No upstream is queried, so an alias with
-//! an external target is shown without addresses. Rules of the configuration apply as they do for a
-//! client.
+//! [`ask`] queries no upstream, so an alias with an external target is shown without addresses. The
+//! rules that answer queries for external names apply as they do for a client.
 
 use wire::{
     Header, Message, Name, PLAIN_UDP, Question, Section, Transport, class, flag, rcode, text,
@@ -24,7 +23,8 @@ pub struct Response {
     pub records: Vec<Record>,
     /// Whether the answer would be truncated over UDP without EDNS.
     pub truncated: bool,
-    /// External queries that a full answer needs.
+    /// External queries that a full answer needs, without those that a rule of the configuration
+    /// answers.
     pub external: Vec<ExternalQuery>,
     /// The rule of the configuration that answers, for the name itself or for the target of its
     /// alias.

@@ -33,15 +33,15 @@ pub trait Backend: Send + Sync + 'static {
     /// Returns the current view, with one atomic load.
     fn view(&self) -> Self::Guard;
 
-    /// Keeps the view of a guard for a query that waits.
+    /// Converts a guard to an `Arc`, which keeps the view while a query waits for upstreams.
     fn keep(guard: Self::Guard) -> Arc<Self::View>;
 }
 
 /// Content of one zone at one point in time. No call blocks.
 pub trait Records: Any + Send + Sync {
     /// Whether the records are loaded: from the first complete list, or from an earlier run. Until
-    /// then, queries for cluster names get REFUSED, and queries for names of further zones get
-    /// SERVFAIL.
+    /// then, queries for cluster names get REFUSED, and queries for names of a further zone get
+    /// SERVFAIL, unless the further zone holds only [PTR records](zones::FurtherZone::pointers).
     fn has_synced(&self) -> bool;
 
     /// Whether the records come from a complete list. If false although they [have
@@ -182,7 +182,8 @@ pub struct Zone {
     /// reason (RFC 8914). Only clients that sent EDNS get the reason.
     pub extended_errors: bool,
     /// Whether to forward the queries for external names that kube-dns does not forward: queries
-    /// for single-label names, and queries of type ANY.
+    /// for the root, queries for single-label names other than `localhost`, and queries of type
+    /// ANY.
     pub forwards_all: bool,
     /// TTL of the zone's answers, in seconds; `None` for the defaults.
     pub ttl: Option<u32>,
@@ -200,8 +201,8 @@ pub struct Zone {
     pub stub_domains: StubDomains,
     /// Search list with which the server completes names; `None` if the server completes no names.
     pub search: Option<Arc<Search>>,
-    /// Hosts and aliases from the configuration, if any. A host or an alias overrides the zones and
-    /// stub domains that contain its name.
+    /// Hosts and aliases from the configuration, if any. A host or an alias without a wildcard
+    /// overrides the zones and stub domains that contain its name.
     pub own_names: Option<Arc<OwnNames>>,
     /// Rules for external names from the configuration, if any.
     pub external_rules: Option<Arc<ExternalRules>>,
@@ -229,7 +230,7 @@ pub(crate) enum ExternalRoute<'a> {
 pub struct StubDomains {
     /// All stub domains in lower case, the longest first.
     all: Arc<[StubDomain]>,
-    /// Stub domains below the cluster domain. Names in these domains are not in the cluster's zone.
+    /// Stub domains below a cluster domain. Names in these domains are not in the cluster's zone.
     delegated: Arc<[Name]>,
 }
 
@@ -326,10 +327,10 @@ impl Zone {
         }
     }
 
-    /// Whether an external name (wire format, lower case) must not be forwarded. True for a
-    /// single-label name (SkyDNS's ndots rule) that is neither in a stub domain nor one of
-    /// [`own_names`](Self::own_names). With `forwards_all` all names are forwarded, as dnsmasq
-    /// forwards them.
+    /// Whether an external name (wire format, lower case) must not be forwarded. True for the root
+    /// and for a single-label name (SkyDNS's ndots rule), unless the name is in a stub domain or is
+    /// one of [`own_names`](Self::own_names). With `forwards_all`, false for all names, as in
+    /// dnsmasq.
     pub fn must_not_forward(&self, name: &[u8]) -> bool {
         labels(name).take(2).count() < 2
             && !self.forwards_all

@@ -46,11 +46,12 @@ pub(crate) enum Cause {
     Reply(Upstream, u16),
     /// No upstream replied before the deadline.
     Late,
-    /// The upstreams fail, and the answer, with this RCODE, is from the cache (RFC 8767).
+    /// The answer is based on an expired reply in the cache (RFC 8767). The value is the RCODE of
+    /// the answer.
     Stale(u16),
     /// The query is our own loop probe: an upstream has forwarded it back to us.
     Loop,
-    /// Too many queries, of this client or in total, are waiting for upstreams.
+    /// Too many queries are waiting for upstreams.
     Overloaded,
     /// The answer takes too much work, or too many queries for expensive answers are waiting.
     Expensive,
@@ -61,7 +62,7 @@ pub(crate) enum Cause {
     Completion,
     /// The client sends more queries a second than it may.
     ClientRate,
-    /// A rule of the configuration answers for the external name.
+    /// A rule of the configuration decides the answer for an external name.
     Rule(RuleKey),
 }
 

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn highest_rate_is_no_limit() {
+    fn highest_rate_admits_many_queries_at_once() {
         let rates = mk_rates(u32::MAX, u32::MAX);
         assert_eq!(admitted(&rates, "10.0.0.1", 0, 10_000), 10_000);
     }

@@ -2,9 +2,9 @@
 //! floods the server cannot take the places of all others.
 //!
 //! A client may take another place while it holds fewer places than are free, and fewer than a
-//! fixed maximum. With a large maximum, a single greedy client gets half of the places. With n
-//! greedy clients, each of them gets 1/(n + 1) of the places, and the same number stays free for
-//! others.
+//! fixed maximum. With a large maximum, a single greedy client gets half of the places. If there
+//! are n greedy clients, and n is much smaller than the number of places, each of them gets about
+//! 1/(n + 1) of the places. About as many places stay free for other clients.
 //!
 //! Places are counted for each host. A host is one IPv4 address or one IPv6 /64 network, because an
 //! IPv6 host can use any address of its network.
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_network_is_one_host() {
+    fn host_is_ipv4_address_or_ipv6_network() {
         for (what, first, second, same) in [
             ("IPv4 addresses", "10.0.0.1", "10.0.0.2", false),
             (
@@ -160,7 +160,7 @@ mod tests {
 
     /// Greedy clients leave a place for a modest client.
     #[test]
-    fn greedy_clients_leave_equal_part_free() {
+    fn greedy_clients_leave_places_free() {
         for (heavy, each, left) in [
             (1, 500, 500),
             (3, 250, 250),

@@ -1,7 +1,7 @@
-//! Bounds the number of log lines about clients that exceed one of their limits.
+//! Limits the number of log lines about queries that are rejected because a client sends too many
+//! queries, or because too many queries are in flight.
 //!
-//! Such a client usually exceeds its limit many times a second. A line for each time would flood
-//! the log.
+//! Many queries a second may be rejected. A line for each would flood the log.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_have_pause_between() {
+    fn log_lines_are_at_least_ten_seconds_apart() {
         let warnings = ClientWarnings::default();
         let start = Instant::now();
         for (millis, expected) in [

@@ -62,7 +62,8 @@ pub enum PendingAnswer {
     /// The answer needs external names. The caller gets the answers to these queries and calls the
     /// engine again.
     External(Vec<ExternalQuery>),
-    /// The answer takes more steps than allowed.
+    /// The answer takes more steps than this call allows ([`AnswerContext::steps`]). Another call
+    /// may allow more.
     Expensive,
 }
 
@@ -301,15 +302,15 @@ impl<'a, V: View> Engine<'a, V> {
 
     /// Returns the search list of a name in the search suffix, or refuses the query.
     fn route_search_name(&self, out: &mut Vec<u8>) -> EngineOutcome {
-        // With `forwards_all`, `reject_query` accepts queries of type ANY for names below a suffix
-        // outside our zones.
+        // With `forwards_all`, `reject_query` accepts queries of type ANY for names in a search
+        // suffix outside our zones.
         if self.query.qtype == rtype::ANY {
             return EngineOutcome::Reply(self.refuse_query(&Cause::AnyType, out));
         }
 
         match self.view.zone().search_list(self.query.name) {
             Some(list) if self.view.has_synced() => EngineOutcome::Search(list),
-            // Every name below the suffix has a list, so this case means that the view has not
+            // Every name in the search suffix has a list, so this case means that the view has not
             // synced.
             _ => EngineOutcome::Reply(self.refuse_query(&Cause::NotSynced, out)),
         }
@@ -534,7 +535,7 @@ impl<'a, V: View> Engine<'a, V> {
     ) -> Option<NameProgress> {
         let mut answer = self.begin_answer(authority, out);
         let status = write(&mut answer);
-        // If no steps are left, the message is incomplete, whatever its status is.
+        // If no steps are left, the message is incomplete, whatever `status` is.
         if answer.is_exhausted() {
             return Some(NameProgress::Pending(PendingAnswer::Expensive));
         }

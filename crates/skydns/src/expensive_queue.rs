@@ -15,9 +15,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::client_shares::{ClientHost, ClientShare, ClientShares};
 
-/// Maximum number of waiting queries. Each query holds its message and a task: about 2 KiB.
+/// Maximum number of queries that wait or are being answered. Each query holds its message and a
+/// task: about 2 KiB.
 const MAX_WAITING: usize = 2048;
-/// Maximum number of waiting queries of one host.
+/// Maximum number of queries of one host that wait or are being answered.
 const MAX_OF_HOST: usize = 256;
 /// Pause after a query, as a multiple of the time for the query. With 3, the queue uses at most a
 /// quarter of one core.
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn host_without_queries_is_forgotten() {
+    async fn idle_hosts_are_forgotten_when_new_host_is_added() {
         let queue = ExpensiveQueue::new();
         for last in 0..100 {
             assert_eq!(
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn abandoned_query_frees_its_turn() {
+    async fn abandoned_query_does_not_block_its_host() {
         let queue = ExpensiveQueue::new();
         let turn = Arc::clone(&queue.turn).acquire_owned().await.unwrap();
         tokio::select! {

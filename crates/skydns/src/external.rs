@@ -42,8 +42,8 @@ pub struct ExternalRecord {
 /// Answer to an external query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExternalAnswer {
-    /// The aliases and addresses of the name; empty if the name has neither. A chain of aliases
-    /// ends at the first name in our zones. The records of that name are not included.
+    /// The aliases and addresses of the name, possibly none. If the aliases lead to a name in our
+    /// zones, the list has no records of that name or of later names in the chain.
     Records(Vec<ExternalRecord>),
     /// The records of a truncated reply, so there may be more records.
     Truncated(Vec<ExternalRecord>),
@@ -73,7 +73,7 @@ impl ExternalAnswers {
         }
     }
 
-    /// The answer to a query, if the query was sent.
+    /// The answer to `question`, if there is one.
     pub fn get(&self, question: &ExternalQuery) -> Option<&ExternalAnswer> {
         let mut answers = self.answers.iter();
         let (_, answer) = answers.find(|(known, _)| known == question)?;
@@ -85,7 +85,8 @@ impl ExternalAnswers {
         self.closed
     }
 
-    /// Whether each round had as many queries as it may have.
+    /// Whether the maximum number of queries is reached: all rounds were sent, each with as many
+    /// queries as it may have.
     pub(crate) fn is_full(&self) -> bool {
         self.answers.len() >= MAX_ROUNDS * MAX_QUESTIONS
     }
@@ -95,7 +96,7 @@ impl ExternalAnswers {
         self.closed = true;
     }
 
-    /// Records that an answer is stale: it is from the cache, because the upstreams failed.
+    /// Notes that an answer is stale: it is from the cache, because the upstreams failed.
     pub(crate) fn set_stale(&mut self) {
         self.stale = true;
     }
@@ -105,7 +106,7 @@ impl ExternalAnswers {
         self.stale
     }
 
-    /// Records why a query got no usable answer. Only the first cause is kept.
+    /// Notes why a query got no usable answer. Only the first cause is kept.
     pub(crate) fn fail(&mut self, cause: Cause) {
         self.failure.get_or_insert(cause);
     }

@@ -204,7 +204,7 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// NXDOMAIN for the reverse name of a whole address, and NOERROR for a shorter name. NXDOMAIN for a
+/// NXDOMAIN for the reverse name of a whole address, and NOERROR for any other name. NXDOMAIN for a
 /// shorter name would also deny the cluster's names below that name (RFC 8020).
 fn rcode_of_reverse(name: &[u8]) -> u16 {
     match reverse::address_of_name(name) {
@@ -286,14 +286,14 @@ mod tests {
     }
 
     #[test]
-    fn stub_domain_keeps_private_reverse_names() {
+    fn private_reverse_name_in_stub_domain_is_forwarded() {
         let asked = name("1.0.150.10.in-addr.arpa");
         let rules = mk_rules();
         assert_eq!(rules.answer_for(asked.wire(), rtype::PTR, true), None);
     }
 
     #[test]
-    fn soa_of_longest_name_has_room() {
+    fn soa_owner_of_long_name_leaves_room_for_hostmaster() {
         let long = name(&[vec!["a".repeat(61); 4].join("."), "bcde".to_owned()].join("."));
         assert_eq!(long.wire().len(), 254);
         let rules = mk_rules();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn private_addresses_are_known() {
+    fn private_addresses_are_recognised() {
         for (address, expected) in [
             ("10.255.0.1", true),
             ("172.16.0.1", true),

@@ -29,12 +29,13 @@
 //!   queries would be the same for an upstream share one query, which is sent once (`in_flight`),
 //!   and one entry of the cache (`key`). Each client gets an answer with its own ID, case, EDNS and
 //!   size (`answer`).
-//! * Plain DNS upstreams are queried over UDP first, even for a client over TCP. A truncated reply
-//!   is retried over TCP. If the retry fails or time is short, a client over UDP gets the truncated
-//!   reply, with TC. For a client over TCP, the upstreams are then queried only over TCP. A reply
-//!   over TCP that is truncated and has neither an error nor an answer counts as a failure.
-//! * An upstream that does not know EDNS is queried without an OPT record (`exchange`). Every ten
-//!   minutes, a probe finds out whether it knows EDNS now (`health`).
+//! * Plain DNS upstreams are queried over UDP first, even for a client over TCP. After a truncated
+//!   reply, the query is sent over TCP, unless the upstream was recently silent over TCP. Without a
+//!   reply over TCP, a client over UDP gets the truncated reply, with TC. For a client over TCP,
+//!   the upstreams are then queried only over TCP. A reply over TCP that is truncated and has
+//!   neither an error nor an answer counts as a failure.
+//! * An upstream that does not know EDNS is queried without an OPT record (`exchange`). At most
+//!   once in ten minutes, a probe finds out whether it knows EDNS now (`health`).
 //! * Upstreams over TCP and TLS are queried over persistent connections (`pool`). An upstream with
 //!   an untrusted certificate fails and is never queried in plain text (`tls`).
 //! * A reply counts only if address, port, ID and question match the query (RFC 5452). An error
@@ -59,7 +60,7 @@
 //! bounded.
 //!
 //! A query or reply has at most 64 KiB. The buffer of a reply over TCP grows only as octets arrive.
-//! EDNS options above 4 KiB are not forwarded.
+//! If the end-to-end EDNS options of a query together exceed 4 KiB, none of them is forwarded.
 //!
 //! [`ForwardLimits::within_descriptors`] lowers the limits on queries and on connections if few
 //! file descriptors are available. The task of a query ends when the query's budget ends, or
@@ -131,7 +132,7 @@ pub enum ForwardError {
     /// not wait for the upstreams.
     #[error("no usable reply from any upstream: {}", failure_list(.0))]
     AllFailed(Arc<[(Upstream, UpstreamFailure)]>),
-    /// Too many queries are in flight already.
+    /// A limit on queries in flight, or on callers that wait for them, has been reached.
     #[error("too many queries in flight")]
     Overloaded,
     /// The forwarder is shutting down.
@@ -426,10 +427,12 @@ impl Forwarder {
     }
 
     /// Probes the upstreams that have given no usable answer (NOERROR or NXDOMAIN) for `idle`.
-    /// Every upstream is probed in a separate task, and has at most one probe at a time. If the
-    /// first query of a probe gets no usable answer, the probe sends a second one. Successive
-    /// probes cycle through a query that the upstream has answered before and the queries given
-    /// with the upstream.
+    /// Between two such probes of an upstream, at least `idle` passes, unless the upstream is dead
+    /// or answers every query with SERVFAIL or REFUSED. Every upstream is probed in a separate
+    /// task, and has at most one probe at a time. If the first query of a probe fails, or gets
+    /// SERVFAIL or REFUSED, the probe sends a second one. Each probe begins with the next query of
+    /// a cycle. The cycle has the last query that got a usable answer, if there is one, and then
+    /// the queries given with the upstream. After a usable answer, the cycle begins again.
     pub fn probe_idle(&self, upstreams: &[(Upstream, Vec<UpstreamQuery>)], idle: Duration) {
         let now = Instant::now();
         for (upstream, queries) in upstreams {

@@ -32,8 +32,9 @@ pub(crate) fn spawn(
     let later = runtime.clone();
     let schedule = move |task| run_here_or_on(&later, task);
     // tokio limits the work within one poll of a runtime's task. At the limit, a future yields and
-    // is woken at once. Within the same poll, `run_woken` would then poll the future again, still
-    // at the limit, and never end. An unconstrained future has no limit.
+    // is woken at once. `run_woken` may itself run within a poll of a runtime's task. Then it would
+    // poll the future again and again, always at the limit, and never end. An unconstrained future
+    // has no limit.
     let future = tracker.track_future(unconstrained(future));
     let (task, handle) = async_task::spawn(future, schedule);
     handle.detach();
@@ -168,7 +169,7 @@ mod tests {
 
     /// tokio would make a constrained task yield before it has received all items.
     #[tokio::test]
-    async fn much_work_at_once_ends() {
+    async fn task_with_much_work_ends_within_spawn() {
         const ITEMS: usize = 1000;
         let tracker = TaskTracker::new();
         let (sender, mut items) = tokio::sync::mpsc::channel(ITEMS);
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn task_of_a_task_runs_after_it() {
+    async fn inner_task_runs_after_outer_task() {
         let tracker = TaskTracker::new();
         let order = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&order);

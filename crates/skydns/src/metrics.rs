@@ -83,9 +83,9 @@ pub struct Shard {
     expensive: ExpensiveCounters,
     /// Number of answers that a rule decided, by [`RuleKey`].
     rules: [AtomicU64; RuleKey::ALL.len()],
-    /// Number of names that were completed with a search list, by [`Completion`].
+    /// Number of walks through a search list, by [`Completion`].
     completions: [AtomicU64; Completion::ALL.len()],
-    /// Number of lookups to complete names with a search list.
+    /// Number of lookups in all walks through search lists.
     search_steps: AtomicU64,
     /// Number of queries over the limit of their client.
     rate_limited: AtomicU64,
@@ -122,9 +122,9 @@ struct ExpensiveCounters {
 /// Result of a walk through a search list, see `crate::search`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completion {
-    /// A name of the cluster has records.
+    /// A name in our zones, or a host or an alias of the configuration, has records.
     Cluster,
-    /// An external name has records.
+    /// Another name has records.
     External,
     /// A name exists, but no name has records of the type.
     NoData,
@@ -155,7 +155,7 @@ impl Completion {
 }
 
 impl Shard {
-    /// Counts a completed name; `steps` is the number of lookups.
+    /// Counts a walk through a search list; `steps` is the number of its lookups.
     pub(crate) fn completed(&self, completion: Completion, steps: u64) {
         if let Some(counter) = self.completions.get(completion as usize) {
             self.add(counter, 1);
@@ -312,8 +312,8 @@ struct FamilySpec {
     help: &'static str,
     kind: MetricType,
     labels: &'static [&'static str],
-    /// Whether the name begins with SkyDNS's namespace and subsystem. Metrics without this prefix
-    /// do not exist in SkyDNS.
+    /// Whether the prefix from [`Metrics::new`] comes before `name`. Only the metrics of SkyDNS
+    /// have this prefix.
     has_prefix: bool,
 }
 
@@ -647,7 +647,7 @@ impl DurationSums {
     }
 }
 
-/// Adds up one counter of all threads.
+/// Adds up one counter of all shards.
 fn sum_of(counters: &[&SystemCounters], select: impl Fn(&SystemCounters) -> &AtomicU64) -> u64 {
     counters.iter().map(|c| select(c).load(Acquire)).sum()
 }
@@ -660,7 +660,7 @@ fn engine_durations(sums: &[SystemSums]) -> Metric {
         .histogram(&[])
 }
 
-/// Sums over all threads for one system.
+/// Sums over all shards for one system.
 struct SystemSums {
     system: System,
     requests: u64,

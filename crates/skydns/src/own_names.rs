@@ -2,12 +2,13 @@
 //! configuration.
 //!
 //! A host or an alias does not make a zone: other names, even names below it, are not affected. The
-//! only exception is `_port._protocol` below an alias, which is answered as well. An alias with a
-//! target in our zones is not answered with a CNAME: the answer has the records of the target, with
-//! the alias as their owner.
+//! only exception is `_port._protocol` below an alias, which is answered as well. If the target of
+//! an alias exists in our zones, the answer has the records of the target, with the alias as their
+//! owner, and no CNAME to the target.
 //!
-//! A wildcard answers for all names below its domain, except other own names, ports below aliases,
-//! names in our zones, and names in a stub domain below the domain of the wildcard.
+//! A wildcard answers for all names below its domain, except hosts, aliases, ports below aliases,
+//! names below the longer domain of another wildcard, names in our zones, and names in a stub
+//! domain below the domain of the wildcard.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn alias_resolves_to_host_or_name() {
+    fn only_hosts_aliases_and_ports_of_aliases_are_found() {
         let mut own = OwnNames::new();
         own.add_host(&name("DB.acme.example"), &["192.0.2.1".parse().unwrap()]);
         for (alias, target) in [
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn longest_wildcard_matches_names_below() {
+    fn longest_wildcard_matches_names_below_unless_excluded() {
         let mut own = OwnNames::new();
         own.add_wildcard_host(&name("apps.example"), &["192.0.2.1".parse().unwrap()]);
         own.add_wildcard_host(&name("B.apps.example"), &["192.0.2.2".parse().unwrap()]);

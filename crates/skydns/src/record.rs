@@ -9,10 +9,10 @@ use wire::Name;
 pub const TTL: u32 = 30;
 /// Default TTL of negative answers, in seconds.
 pub const NEGATIVE_TTL: u32 = 60;
-/// Default priority of SRV records.
+/// Default priority of a record.
 pub const PRIORITY: u16 = 10;
 /// Default weight of a record. An SRV answer gives each weight as a percentage of the sum of the
-/// weights with the same priority.
+/// weights with the same priority. A weight of 0 counts as 100.
 pub const WEIGHT: u16 = 10;
 
 /// The record of one [`Entry`](crate::Entry) of a name. The record borrows the stored data. SkyDNS
@@ -29,7 +29,7 @@ pub struct ServiceRecord<'v> {
     pub port: u16,
     /// TTL in seconds.
     pub ttl: u32,
-    /// Priority of SRV answers.
+    /// Priority of SRV answers, and preference of MX answers.
     pub priority: u16,
     /// Weight, see [`WEIGHT`].
     pub weight: u16,
@@ -42,7 +42,7 @@ pub struct ServiceRecord<'v> {
 pub struct Extras {
     /// Text of TXT answers; empty for none.
     pub text: Box<str>,
-    /// Whether the record is a mail exchange. The preference of the MX answer is the priority.
+    /// Whether the record is a mail exchange.
     pub mail: bool,
 }
 
@@ -59,7 +59,7 @@ pub enum Host<'v> {
     Member,
     /// Any other name, in one of our zones or external.
     Name(Cow<'v, Name>),
-    /// No target: the record has only a text.
+    /// No target. Such a record may have a text for TXT answers.
     Nothing,
 }
 

@@ -35,8 +35,8 @@ pub struct Search {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchList {
     /// The names, each once. The name without a search domain comes last. Names that are too long
-    /// are left out, as in resolvers. Names below the suffix are left out, too, and so are external
-    /// names that must not be forwarded (`Zone::must_not_forward`).
+    /// are left out, as in resolvers. The suffix, names below the suffix, and external names that
+    /// must not be forwarded (`Zone::must_not_forward`) are left out, too.
     pub names: Vec<Name>,
     /// Whether the first name is the query name.
     pub(crate) starts_with_query_name: bool,

@@ -1,9 +1,10 @@
 //! The serials of transferred zones (RFC 1982), and the timers of their SOA.
 //!
-//! Each zone has its own serial. The serial of a version is the time of the version in seconds, and
-//! a zone has at most one version each second. If the clock is never set back, no serial is ahead
-//! of the clock. The first version after a restart then has a higher serial than all earlier
-//! versions of the zone. So serials are not stored.
+//! Each zone has its own serial. The serial of a version is the time of the version in seconds, or
+//! one more than the last serial if this time is not later than the last serial. A zone has at most
+//! one version each second. If the clock is never set back, no serial is ahead of the clock. The
+//! first version after a restart then has a higher serial than all earlier versions of the zone. So
+//! serials are not stored.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn serial_is_time_and_grows() {
+    fn serial_is_time_or_one_more_than_last_and_never_zero() {
         let wrapped = 1 << 32;
         for (what, start, times, expected) in [
             ("a running clock", 1000, vec![1001, 1005], vec![1001, 1005]),
@@ -207,7 +208,7 @@ mod tests {
         let first = ZoneSerials::starting_at(1000, 7);
         assert!(
             !first.are_before(1000),
-            "this second must count as used: the previous process may have used it as a serial"
+            "the start time must count as a used serial: the previous process may have used it"
         );
         assert!(first.are_before(1001));
 

@@ -119,10 +119,10 @@ impl<B: Backend> DnsServer<B> {
         Arc::clone(&self.activity)
     }
 
-    /// Answers queries until `stop` is cancelled. The shutdown then takes at most about four
-    /// seconds. Pending queries are still answered. UDP sockets accept new queries until no query
-    /// is pending. At the end of the shutdown, connections are closed even if clients have not read
-    /// all answers.
+    /// Runs the server until `stop` is cancelled. The shutdown then takes at most about four
+    /// seconds. During the shutdown, pending queries are still answered, and UDP sockets accept new
+    /// queries while any query is pending. At the end of the shutdown, connections are closed even
+    /// if clients have not read all answers.
     pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
         let Self {
             sockets,

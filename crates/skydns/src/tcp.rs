@@ -45,7 +45,7 @@ const BUSY_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 const STALL_TIMEOUT: Duration = Duration::from_secs(4);
 /// Timeout for a whole transfer.
 const TRANSFER_TIMEOUT: Duration = Duration::from_mins(10);
-/// Time from the stop until all connections are closed, even if clients have not read their
+/// Maximum time from the stop until all connections are closed, even if clients have not read their
 /// answers.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(4);
 /// Pause after a failed `accept`. The usual cause is a lack of file descriptors.
@@ -377,7 +377,7 @@ impl TimedFrames {
         }
     }
 
-    /// Restarts the idle time of a connection without an incomplete message.
+    /// Restarts the timeout if the buffer is empty.
     fn restart_idle_time(&mut self) {
         if self.is_empty() {
             self.since = tokio::time::Instant::now();
@@ -457,7 +457,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn read_buffer_is_as_small_as_query() {
+    async fn small_query_takes_small_buffer() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap())
             .await

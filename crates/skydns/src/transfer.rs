@@ -1,12 +1,13 @@
 //! Zone transfers: AXFR (RFC 5936), IXFR (RFC 1995) and NOTIFY (RFC 1996). With a key, transfer
 //! queries must be signed with TSIG (RFC 8945).
 //!
-//! Everything is based on one enumeration of a zone in a view: [`names`] visits the owner names,
-//! and [`content`] gets the records of each name from the engine. AXFR writes the enumeration. If
-//! the enumeration in a new view differs from the last version ([`difference`]), the zone gets a
-//! new version. IXFR writes the differences since the client's version. The property test
-//! `transfer_agreement` of the crate `cluster` compares transfers with the answers of the engine.
-//! docs/transfer.md lists the names that cannot be enumerated.
+//! Everything is based on one enumeration of a zone in a [`View`]. A view is the data that answers
+//! are made from, at one point in time. [`names`] visits the owner names, and [`content`] gets the
+//! records of each name from the engine. AXFR writes the enumeration. If the enumeration in a new
+//! view differs from the last version ([`difference`]), the zone gets a new version. IXFR writes
+//! the differences since the client's version. The property test `transfer_agreement` of the crate
+//! `cluster` compares transfers with the answers of the engine. docs/transfer.md lists the names
+//! that cannot be enumerated.
 //!
 //! Zone transfers are off unless `--transfer-to` names peers.
 
@@ -239,7 +240,7 @@ impl<V: View> ZoneTransfers<V> {
         self.history.lock().current(zone).cloned()
     }
 
-    /// Whether a zone has no version yet because its records are not complete.
+    /// Whether `incomplete` contains the zone. Before the first view, true for all names.
     fn is_incomplete(&self, zone: &Name) -> bool {
         self.incomplete
             .lock()

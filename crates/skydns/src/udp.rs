@@ -4,8 +4,8 @@
 //! The threads are not part of the async runtime. Most queries are answered within two
 //! microseconds, and a blocking receive is the cheapest way to wait for the next query. The work on
 //! a query that needs an upstream begins on the thread that received the query
-//! ([`crate::inline_tasks`]). While the query waits, the thread serves further queries, and also
-//! waits for the upstream's reply. When the reply arrives, the thread sends the answer.
+//! ([`crate::inline_tasks`]). While the query waits, the thread serves further queries. Usually the
+//! same thread receives the upstream's reply and then sends the answer.
 
 mod socket;
 
@@ -57,7 +57,7 @@ impl UdpActivity {
     }
 
     /// Whether each thread has been active since the last call. An active thread notes its activity
-    /// at least four times a second.
+    /// about four times a second or more often.
     pub fn take(&self) -> bool {
         let mut all_active = true;
         for thread in &self.0 {
@@ -152,8 +152,8 @@ impl<B: Backend> UdpWorker<B> {
         self.drain_socket(&mut buffers, replies.as_mut());
     }
 
-    /// Prepares this thread to receive the replies to the queries that it forwards. If no
-    /// descriptor is left, another thread receives the replies.
+    /// Prepares this thread to receive the replies to the queries that it forwards. If this fails,
+    /// for example because no descriptor is left, another thread receives the replies.
     fn receive_own_replies(&self) -> Option<ReplyReceiver> {
         ReplyReceiver::of_this_thread(Arc::clone(&self.socket))
             .inspect_err(|error| tracing::warn!(%error, "a UDP thread cannot receive the replies of upstreams; another thread receives them"))
@@ -328,8 +328,8 @@ impl<B: Backend> UdpWorker<B> {
         })
     }
 
-    /// Passes an answered query to the tap. If the query is sampled, also counts it in the ranking
-    /// of clients and names.
+    /// If the query is sampled, counts it in the ranking of clients and names. If the tap is on,
+    /// passes the query and its answer to the tap.
     #[cold]
     fn publish_answer(&mut self, answered: &AnsweredQuery<'_>, now: Instant) {
         self.sampler.take_sample(answered.sample(), now);

@@ -159,10 +159,10 @@ fn external_alias_asks_upstream_once() {
     }
 }
 
-/// Queries of the process itself have the same limit as queries of clients: three rounds of 32
-/// external queries.
+/// A query of `skydns::ask` has the same limit as a query of a client: three rounds of 32 external
+/// queries.
 #[test]
-fn in_process_answer_takes_equal_rounds() {
+fn in_process_query_is_limited_to_96_external_queries() {
     for (targets, rcode) in [(96, Some(0)), (97, None)] {
         let targets = (0..targets).map(|n| format!("n{n}.outside.test"));
         let view = Fixed::new(&[]).with_aliases(&["svc", "apps", "many"], targets);
@@ -278,7 +278,7 @@ const FALLTHROUGH: &str = "
 ";
 
 #[test]
-fn missing_names_of_some_zones_are_forwarded() {
+fn missing_names_in_fallthrough_domains_are_forwarded_after_sync() {
     let views = [
         Fixed::new(&[]).fallthrough(&["cluster.local"]),
         Fixed::new(&[]).fallthrough(&["other.svc.cluster.local", "vm.cluster.local"]),
@@ -333,7 +333,7 @@ fn longest_matching_domain_answers() {
 }
 
 #[test]
-fn cache_topology_forwards_single_label_names_and_type_any() {
+fn cache_topology_also_forwards_short_names_and_external_any() {
     let stock = "
         short A => SERVFAIL, qr rd ra:
         www.outside.test ANY => REFUSED, qr:
@@ -353,7 +353,7 @@ fn cache_topology_forwards_single_label_names_and_type_any() {
 }
 
 #[test]
-fn strict_empty_non_terminal_exists() {
+fn strict_dns_distinguishes_nodata_and_nxdomain() {
     let table = "
         svc.cluster.local A => NOERROR, qr aa rd ra: cluster.local. 60 IN SOA/60
         apps.svc.cluster.local SRV => NOERROR, qr aa rd ra: cluster.local. 60 IN SOA/60
@@ -380,9 +380,8 @@ fn routes_are_known_before_sync() {
     assert_eq!(without_routes.rcode_name(), "REFUSED");
 }
 
-/// A chain of aliases that ends without an address takes a limited number of lookups.
 #[test]
-fn dead_alias_is_walked_once() {
+fn alias_chain_without_address_takes_at_most_64_lookups() {
     let next = |link: usize| format!("c{link}.apps.svc.cluster.local");
     let links = ["c1", "c2", "c3", "c4", "c5", "c6", "c7"]
         .into_iter()
@@ -459,7 +458,7 @@ fn with_additional(records: u8, octets: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn malformed_edns_query_gets_edns_answer() {
+fn malformed_query_with_readable_opt_gets_edns_answer() {
     const PLAIN_OPT: [u8; 11] = [0, 0, 41, 0x10, 0, 0, 0, 0, 0, 0, 0];
     const DO_OPT: [u8; 11] = [0, 0, 41, 0x10, 0, 0, 0, 0x80, 0, 0, 0];
     let option_cut_off = [0, 0, 41, 0x10, 0, 0, 0, 0x80, 0, 0, 3, 0, 10, 0];

@@ -199,7 +199,7 @@ async fn answer_has_expected_form() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_answer_is_truncated_to_limit() {
+async fn large_answer_has_as_many_records_as_fit() {
     let server = start(Fixed::new(&[]));
     let big = || Query::new("big.apps.svc.cluster.local.", "A");
     for (what, query, limit, records) in [
@@ -243,7 +243,7 @@ fn wildcard_addresses() -> Vec<(IpAddr, Vec<IpAddr>)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reply_has_queried_source_address() {
+async fn reply_comes_from_queried_address() {
     let upstream = upstream_after(Duration::ZERO).await;
     for (wildcard, addresses) in wildcard_addresses() {
         let server = start_on((wildcard, 0).into(), Fixed::new(&[upstream.addr()]));

@@ -50,7 +50,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         }
     }
 
-    /// Answers for the apex of a further zone. In SkyDNS style the apex has the addresses of
+    /// Answers for the apex of a [further zone](crate::FurtherZone), such as a zone from etcd. In a
+    /// zone with [`FurtherZone::skydns`](crate::FurtherZone::skydns), the apex has the addresses of
     /// `apex.dns`, if that name exists.
     fn write_further_apex(&mut self) -> AnswerStatus {
         let is_address = matches!(self.query.qtype, rtype::A | rtype::AAAA);
@@ -133,7 +134,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         let negative_ttl = self.authority.negative_ttl(self.view.zone());
         let soa = if self.own {
             // A name of `hosts` or `aliases` is in no zone, so the name itself is the owner of the
-            // record.
+            // record, unless the name is too long (see `soa_owner`).
             ZoneSoa {
                 domain: soa_owner(self.query.lower()),
                 numbers: default_soa_numbers(),
@@ -184,12 +185,12 @@ pub(crate) fn soa_owner(name: &[u8]) -> &[u8] {
 
 /// The SOA record of a zone of ours, or of a negative answer for a name in no zone.
 pub(crate) struct ZoneSoa<'d> {
-    /// The domain of the zone in wire format.
+    /// The owner name of the record, in wire format.
     pub(crate) domain: &'d [u8],
     /// SERIAL, REFRESH, RETRY and EXPIRE.
     pub(crate) numbers: [u32; 4],
     pub(crate) ttl: u32,
-    /// The negative TTL of the zone.
+    /// The field MINIMUM: the TTL of negative answers (RFC 2308, section 4).
     pub(crate) minimum: u32,
 }
 

@@ -282,7 +282,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         name: &Name,
     ) -> Result<ChaseResult, MessageFull> {
         let lower = name.to_lowercase();
-        // If another alias has led to this name, its records are already in the message.
+        // If another alias has led to this name before, its records are already in the message, or
+        // the name is a dead end.
         if !walk.done.insert(lower.clone()) {
             let known = walk.dead_ends.get(&lower);
             return Ok(known.map_or(ChaseResult::Addresses, |dead_end| dead_end.result));

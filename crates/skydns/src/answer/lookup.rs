@@ -79,8 +79,8 @@ impl NameContent {
 }
 
 impl<'q, V: View> AnswerWriter<'q, '_, V> {
-    /// One more than the number of records of 16 octets that fit into an answer. An A record takes
-    /// 16 octets: an owner pointer of 2, a fixed part of 10 and an address of 4 octets.
+    /// A number that exceeds the number of A records that fit into an answer. An A record takes 16
+    /// octets: an owner pointer of 2, a fixed part of 10 and an address of 4 octets.
     pub(super) fn max_records(&self) -> usize {
         self.query.limit() / 16 + 1
     }
@@ -93,7 +93,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         families: AddressFamilies,
     ) -> NameContent {
         let zone = self.view.zone();
-        // Each address lowers `ttl` to its own TTL, if that is lower.
+        // Each address that is added lowers `ttl` to its own TTL, if that is lower.
         let mut content = NameContent {
             lookup: Lookup::Missing,
             ttl: of.max_ttl(zone),
@@ -126,8 +126,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
     /// Adds the addresses of an SRV record's target. With `--strict-dns` an SRV name has no
     /// addresses.
     // Differs from kube-dns, which answers with a CNAME to the target. A cache would take that
-    // CNAME for an alias of the SRV name. The cache would then answer SRV queries with the records
-    // of the target, which have port 0.
+    // CNAME for an alias of the SRV name. The cache would then answer SRV queries for this name
+    // with the SRV records of the target, which have port 0.
     fn add_addresses_of_target(
         &self,
         content: &mut NameContent,

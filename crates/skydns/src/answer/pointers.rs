@@ -22,7 +22,8 @@ impl<V: View> AnswerWriter<'_, '_, V> {
         // An IPv4 address may be written as IPv6 (`::ffff:10.0.0.1`).
         let address = address.to_canonical();
         self.view.reverse_record(address, &mut |pointer| {
-            // By default, PTR answers leave out names that begin with a hash of the address.
+            // Without `--strict-dns`, PTR answers leave out names that begin with a hash of the
+            // address.
             let is_answered = pointer.named || zone.strict;
             if is_answered && has_room_for(pointer.name.len(), &zone.domain) {
                 let target: [&[u8]; 2] = [&pointer.name, zone.domain.wire()];

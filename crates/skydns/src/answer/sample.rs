@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 /// The distinct items of a [`RandomSample`].
 pub(super) struct SampleItems<T, const N: usize> {
     pub(super) items: SmallVec<[T; N]>,
-    /// Whether other items were dropped.
+    /// Whether further distinct items were dropped.
     pub(super) is_cut: bool,
 }
 
@@ -137,7 +137,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sample_keeps_distinct_items_that_fit(
+        fn sample_has_as_many_distinct_items_as_fit(
             room in 1..20_usize,
             items in prop::collection::vec(0..40_u16, 0..300),
         ) {

@@ -143,8 +143,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         let lookup = self.visit_entries(self.authority, path, false, &mut |entry| {
             let is_possible = TargetName::of_entry(&entry).is_possible(domain);
             if is_possible && target_type.includes(&entry) {
-                // The sum includes entries that are dropped later, because a weight is a percentage
-                // of the sum over all entries.
+                // A weight is a percentage of the sum over all entries of the same priority,
+                // including those that are dropped later.
                 weights.add(&entry);
                 entries.add(TargetEntry { entry, target_type });
             }
@@ -343,8 +343,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
     }
 }
 
-/// The node of the last target. The members of one Service share a node, so its path is converted
-/// once.
+/// The `base` of the last target that was looked up, and the labels of this `base` as a path. If
+/// the next target has the same `base`, the path is used again.
 struct TargetNode<'n> {
     base: &'n [u8],
     path: Option<LabelPath<'n>>,

@@ -25,8 +25,8 @@ struct TextAlias {
 }
 
 impl<'q, V: View> AnswerWriter<'q, '_, V> {
-    /// Writes the texts of a name. Aliases within our zones are followed; an alias whose target has
-    /// no texts is not written.
+    /// Writes the texts of a name. Except in a zone transfer, aliases are followed to names in our
+    /// zones. An alias that leads to no texts is not written, unless the message is full.
     pub(super) fn write_texts(&mut self, path: &[&str]) -> AnswerStatus {
         let found = self.look_up_texts(self.authority, path);
         match found.lookup {
@@ -113,7 +113,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
     ) -> Result<(), MessageFull> {
         let head = RecordHead::internet(Section::Answer, owner, rtype::TXT, ttl);
         self.message.write_record(&head, |m| {
-            // A text may take several character-strings of 255 octets (RFC 1035, section 3.3.14).
+            // A character-string has at most 255 octets, so a text may take several of them (RFC
+            // 1035, section 3.3.14).
             for part in text.as_bytes().chunks(usize::from(u8::MAX)) {
                 m.push_octets(&[u8::try_from(part.len()).unwrap_or(u8::MAX)]);
                 m.push_octets(part);

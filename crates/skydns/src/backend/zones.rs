@@ -34,12 +34,13 @@ pub struct FurtherZone {
     pub ttl: Option<u32>,
     /// TTL of negative answers, in seconds (RFC 2308).
     pub negative_ttl: u32,
-    /// Whether the zone answers in SkyDNS style. The addresses of the apex are then those of the
-    /// name `apex.dns` in the zone, and the name servers are below `ns.dns` in the zone. An alias
-    /// in a loop, or with a target that must not be forwarded, gets NODATA instead of SERVFAIL.
+    /// Whether the zone answers in SkyDNS style. For example, the addresses of the apex are then
+    /// those of the name `apex.dns` in the zone, if that name exists. The name servers are those
+    /// entries of `ns.dns` in the zone that have addresses, if there are any. An alias in a loop,
+    /// or with a target that must not be forwarded, gets NODATA instead of SERVFAIL.
     pub skydns: bool,
-    /// Whether the zone holds only PTR records and is not authoritative for its domain. Missing
-    /// names are looked up elsewhere.
+    /// Whether the zone holds only PTR records and is not authoritative for its domain. A name
+    /// without PTR records in the zone is answered as if the zone did not exist.
     pub pointers: bool,
     /// Number of the zone in [metrics](crate::engine::Reply::zone). [`Zones::with`] assigns the
     /// number, which stays the same when zones are added or replaced.
@@ -181,8 +182,8 @@ impl<'v> Authority<'v> {
         })
     }
 
-    /// Whether the zone answers for its apex and for empty non-terminals as RFC 1034 requires. In
-    /// kube-dns they get NXDOMAIN, except for the SOA of the cluster domain. `zone` is the
+    /// Whether the zone answers for its apex and for empty non-terminals as RFC 1034 requires. The
+    /// cluster's zone does so only with `--strict-dns`, because kube-dns does not. `zone` is the
     /// cluster's zone.
     pub(crate) fn is_whole_zone(&self, zone: &Zone) -> bool {
         zone.strict || self.further.is_some()

@@ -29,7 +29,7 @@ fn appended(cause: &Cause, limit: usize, before: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn cause_is_appended_to_opt_record() {
+fn cause_is_appended_to_opt_record_as_far_as_it_fits() {
     let text = b"shutting down";
     let expected = [&[0, 15, 0, 15, 0, 14][..], text].concat();
     let before = response(&with_edns());
@@ -62,7 +62,7 @@ fn the_first_cause_stays() {
 }
 
 #[test]
-fn each_failure_of_an_upstream_has_a_code() {
+fn each_failure_to_forward_has_a_code() {
     let upstream: Upstream = "192.0.2.1".parse().unwrap();
     for (failure, code, text) in [
         (UpstreamFailure::Timeout, 22, "no reply in time"),

@@ -21,8 +21,8 @@ const AUTHORS: [&str; 4] = [
 ];
 
 impl<V: View> Engine<'_, V> {
-    /// Answers a TXT query for a known CHAOS name with the texts of the name. Any other query of a
-    /// class other than IN gets REFUSED.
+    /// Answers a query of a class other than IN: with texts for a TXT query for some CHAOS names,
+    /// otherwise with REFUSED.
     pub(super) fn answer_other_class(&self, out: &mut Vec<u8>) -> Reply {
         // Until the cluster's records are complete, only `routes.kubedns.` is answered: the nanny
         // needs this answer even then.
@@ -45,7 +45,8 @@ impl<V: View> Engine<'_, V> {
         self.new_reply(System::Auth, rcode::NOERROR, false)
     }
 
-    /// The TXT strings of a CHAOS name; empty for any other query.
+    /// The TXT strings that answer the query. Empty if the query is not a TXT query of class CHAOS,
+    /// or if its name has no strings.
     fn chaos_texts(&self) -> Vec<&str> {
         if self.query.qclass != class::CH || self.query.qtype != rtype::TXT {
             return Vec::new();

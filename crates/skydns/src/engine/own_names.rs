@@ -85,8 +85,8 @@ impl<V: View> Engine<'_, V> {
 
     /// Answers a query for an alias of the configuration. If the target exists in our zones, the
     /// answer has the records of the target, with the alias as their owner. A target outside our
-    /// zones, or a missing target that falls through, is looked up at the upstreams, and the answer
-    /// has a CNAME.
+    /// zones, or a missing target that falls through, is external: the answer has a CNAME, and a
+    /// query for addresses also gets the addresses of the target.
     fn answer_own_alias(&self, target: &Name, out: &mut Vec<u8>) -> NameProgress {
         let Some(authority) = Authority::of(self.view, target.wire()) else {
             return self.answer_external_alias(target, out);

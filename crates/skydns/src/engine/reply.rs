@@ -12,13 +12,14 @@ use crate::external_rules::{RuleAnswer, RuleKey};
 /// The part of the server that answers a query, for the label `system` of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum System {
-    /// Names in our zones, hosts and aliases of the configuration, and CHAOS names. Also refused
-    /// and malformed queries, and queries that a rule of the configuration answers before they are
-    /// forwarded.
+    /// Names in our zones, hosts and aliases of the configuration, `localhost`, and CHAOS names.
+    /// Also refused and malformed queries, and queries that a rule of the configuration answers
+    /// before they are forwarded.
     Auth,
-    /// External names, forwarded to an upstream.
+    /// Names that only upstreams can resolve, except names in stub domains.
     Recursive,
-    /// PTR queries for addresses of ours.
+    /// PTR queries that are answered with the PTR records of an address of the cluster, of an
+    /// address in `hosts` of the configuration, or of a further zone that holds only PTR records.
     Reverse,
     /// Names of a stub domain.
     Stub,

@@ -5,7 +5,7 @@
 //! upstreams are still accepted: the first good reply is the answer. If no upstream gives a good
 //! reply, the answer is SERVFAIL or REFUSED from the most preferred upstream that sent one of them.
 //! This answer is given as soon as every upstream has answered, has failed or is known to be dead,
-//! because then no better reply can come. It is given at most
+//! because then a better reply is unlikely. It is given at most
 //! [`ForwardLimits::silence_timeout`](super::ForwardLimits::silence_timeout) after the first
 //! SERVFAIL or REFUSED.
 //!
@@ -255,8 +255,8 @@ impl UpstreamAttempts {
         }
     }
 
-    /// Plans a second round after a pause. Upstreams that all failed at the same time may be
-    /// restarting.
+    /// Plans a second round after a pause, if all upstreams have ended with an [`UpstreamFailure`]
+    /// and the last failure is not a timeout. The upstreams may be restarting.
     fn plan_retry(&mut self, last: UpstreamFailure) {
         let all_failed = self.plan.is_empty() && self.pending.is_empty() && self.refusal.is_none();
         if !all_failed || !self.retry_all || last == UpstreamFailure::Timeout {
@@ -334,7 +334,7 @@ async fn run_attempt(
     FinishedAttempt { attempt, result }
 }
 
-/// Records the failure of an attempt, and probes the upstream if it was silent too often.
+/// Records the failure of an attempt. After a timeout, probes the upstream if a probe is due.
 fn record_failure(
     state: &Arc<ForwarderState>,
     key: &Arc<QueryKey>,

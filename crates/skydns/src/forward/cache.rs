@@ -59,8 +59,9 @@ use super::{ForwardError, UpstreamReply};
 const EVICTED: f64 = 0.4;
 /// Minimum weight of an entry, in octets, even if the entry is smaller.
 const MIN_WEIGHT: u64 = 1024;
-/// Minimum number of entries in a shard, if there are several shards. The largest reply takes half
-/// of the space of such a shard.
+/// Intended minimum number of entries in a shard, if there are several shards. `quick_cache` rounds
+/// the number of shards up to a power of two, so a shard may have fewer entries. It still has room
+/// for the largest reply.
 const MIN_SHARD: usize = 128;
 /// Maximum number of shards.
 const MAX_SHARDS: usize = 16;
@@ -145,7 +146,7 @@ impl ReplyCache {
             .weight_capacity(octets)
             .estimated_items_capacity(limits.entries)
             .ghost_allocation(EVICTED);
-        // Each shard must have room for the largest reply.
+        // If there are several shards, each must have room for the largest reply.
         options.shards((limits.entries / MIN_SHARD).clamp(1, MAX_SHARDS));
 
         let table = quick_cache::sync::Cache::with_options(
@@ -175,7 +176,8 @@ impl ReplyCache {
         CacheTime(u64::try_from(since).unwrap_or(u64::MAX))
     }
 
-    /// The cached answer to a client's query; `None` if an upstream must be queried.
+    /// The cached answer to a client's query; `None` if the query must go to the
+    /// [`Forwarder`](super::Forwarder).
     pub(crate) fn find_answer(
         &self,
         query: &wire::Query<'_>,
@@ -206,7 +208,7 @@ impl ReplyCache {
         found
     }
 
-    /// The reply of `entry`, if it is the answer.
+    /// The reply of `entry`; `None` if the query must be forwarded first.
     fn usable_reply(
         &self,
         entry: CacheEntry,
@@ -218,7 +220,7 @@ impl ReplyCache {
             (state, false)
         } else {
             let stale = entry.state_when_failing(&self.limits, now)?;
-            // A query to dead upstreams would fail in the end, after the budget.
+            // If all upstreams are dead, no client waits for a query that will probably fail.
             if !are_dead() {
                 return None;
             }
@@ -253,7 +255,7 @@ impl ReplyCache {
         }
     }
 
-    /// Replaces a failed outcome with the cached reply, if there is one.
+    /// Replaces a failed outcome with the cached reply, if there is a reply that is not too old.
     pub(super) fn replace_failure(
         &self,
         outcome: ForwardOutcome,

@@ -154,7 +154,8 @@ impl UpstreamExchange<'_> {
             .was_silent_over_tcp(self.upstream, Instant::now())
     }
 
-    /// Sends the query over TCP, within the time that is left.
+    /// Sends the query over TCP, and waits for at most [`ForwardLimits::tcp_retry`], and not longer
+    /// than [`Self::return_by`].
     async fn retry_over_tcp(self, edns: bool) -> Result<UpstreamReply, UpstreamFailure> {
         let asked = Instant::now();
         self.metrics.count_tcp_retry();
@@ -178,7 +179,7 @@ impl UpstreamExchange<'_> {
     }
 }
 
-/// Whether the upstream did not understand a query because of its OPT record.
+/// Whether the upstream may have rejected the query because of its OPT record.
 fn rejects_edns(reply: &UpstreamReply) -> bool {
     reply.opt.is_none() && matches!(reply.rcode, rcode::FORMERR | rcode::NOTIMP)
         || reply.rcode == rcode::BADVERS

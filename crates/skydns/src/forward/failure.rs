@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_local_socket_is_not_upstream_failure() {
+    fn socket_error_means_dead_upstream_unless_local_sockets_run_out() {
         for (errno, failure) in [
             (Errno::EMFILE, UpstreamFailure::NoSocket),
             (Errno::ENFILE, UpstreamFailure::NoSocket),

@@ -2,19 +2,20 @@
 //!
 //! One timeout does not prove a failure: some names are slow to resolve everywhere. An upstream is
 //! probed when queries for two different names have timed out, and the upstream has answered no
-//! query in between. The probe is a query that the upstream answered before, if there is one. An
-//! upstream that does not answer the probe is dead. Dead upstreams are tried last. A forwarded
-//! query whose upstreams include a dead one starts a probe of the dead upstream, at most once per
-//! [`PROBE_EVERY`]. Probes run in separate tasks, so no client's query waits for a probe. The first
-//! answer makes the upstream alive again.
+//! query in between. The probe is the last query that the upstream answered with NOERROR or
+//! NXDOMAIN, if there is one. An upstream that does not answer the probe is dead. Dead upstreams
+//! are tried last. A forwarded query whose upstreams include a dead one starts a probe of the dead
+//! upstream, at most once per [`PROBE_EVERY`]. Probes run in separate tasks, so no client's query
+//! waits for a probe. The first answer makes the upstream alive again.
 //!
 //! An upstream may be alive but useless: it refuses every query, with SERVFAIL or REFUSED. An
 //! upstream is also probed when it has refused queries for two different names, and has given no
 //! usable answer (NOERROR or NXDOMAIN) in between. If the upstream refuses the probe as well, it
 //! counts as refusing until it gives a usable answer. A refusing upstream keeps its place in the
-//! order, but counts as down ([`UpstreamHealth::is_down`]). An upstream that was dead, or that
-//! failed [`IN_A_ROW`] times, may then answer SERVFAIL or REFUSED. If it has given a usable answer
-//! before, it counts as refusing at once, without a probe.
+//! order, but counts as down ([`UpstreamHealth::is_down`]). After an outage, this probe is not
+//! needed. Suppose that an upstream has given a usable answer before, and then is dead, or fails
+//! [`IN_A_ROW`] times in a row (timeouts do not count). If its next answer is not usable, the
+//! upstream counts as refusing at once.
 //!
 //! Clients' queries to an upstream that does not know EDNS have no OPT record. After
 //! [`EDNS_PAUSE`], a query starts a probe with an OPT record. The query itself has none, because a
@@ -22,8 +23,9 @@
 //!
 //! An idle probe ([`UpstreamHealth::begin_idle_probe`]) needs no client's query. It is sent to an
 //! upstream that has given no usable answer for a while, even if the upstream is dead. So the state
-//! of the upstream is known before clients need the upstream. If the first question gets no usable
-//! answer, the probe asks a second one: one name may fail although the upstream works.
+//! of the upstream is known before clients need the upstream. If the first question gets SERVFAIL,
+//! REFUSED or no answer, the probe asks a second one: one name may fail although the upstream
+//! works.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -59,8 +61,8 @@ const FAILURE_COUNTS: Duration = Duration::from_mins(1);
 /// Number of consecutive failures after which an upstream is down.
 const IN_A_ROW: u32 = 3;
 
-/// Number of questions of an idle probe. The second one is sent only if the first gets no usable
-/// answer. Without another question, the first is repeated.
+/// Number of questions of an idle probe. The second one is sent only if the first gets SERVFAIL,
+/// REFUSED or no answer. Without another question, the first is repeated.
 const IDLE_QUESTIONS: usize = 2;
 
 #[derive(Debug, Default)]
@@ -113,7 +115,7 @@ pub(super) struct UpstreamCandidate {
 #[derive(Debug)]
 pub(super) struct DueProbe {
     pub(super) upstream: Upstream,
-    /// A query that the upstream answered before, if there is one.
+    /// The last query to which the upstream gave a usable answer, if there is one.
     pub(super) question: Option<Arc<QueryKey>>,
 }
 
@@ -224,8 +226,8 @@ impl UpstreamHealth {
     }
 
     /// Records that the upstream answered a probe sent at `asked` with SERVFAIL or REFUSED. The
-    /// upstream then counts as refusing, unless it has never given a usable answer and has refused
-    /// only probes.
+    /// upstream then counts as refusing, unless it has given a usable answer since `asked`, or has
+    /// never given a usable answer and has refused only probes.
     pub(super) fn record_refused_probe(&self, upstream: &Upstream, asked: Instant, now: Instant) {
         let mut states = self.0.lock();
         let state = state_of(&mut states, upstream, now);
@@ -246,7 +248,12 @@ impl UpstreamHealth {
     /// least `idle` passes. Returns the questions of the probe; none if no probe is due. Each probe
     /// begins with the next question of a cycle. The cycle has the last query that got a usable
     /// answer, if there is one, and then each of `questions`. After a usable answer, the cycle
-    /// begins again. The caller must then call [`UpstreamHealth::record_answer`] or
+    /// begins again.
+    ///
+    /// The caller sends the questions one after the other, until one gets an answer other than
+    /// SERVFAIL and REFUSED. The caller calls [`UpstreamHealth::record_answer`] for each answer. If
+    /// the only answers are SERVFAIL or REFUSED, the caller then calls
+    /// [`UpstreamHealth::record_refused_probe`]. If there is no answer, the caller calls
     /// [`UpstreamHealth::record_probe_failure`].
     pub(super) fn begin_idle_probe(
         &self,
@@ -300,8 +307,9 @@ impl UpstreamHealth {
         }
     }
 
-    /// Whether the upstream has failed within the last minute, and is dead, is refusing, or has
-    /// failed [`IN_A_ROW`] times.
+    /// Whether the upstream is down. An upstream is down if it has failed within the last minute,
+    /// and one of these conditions holds: it is dead, it is refusing, or it has failed [`IN_A_ROW`]
+    /// times.
     pub(super) fn is_down(&self, upstream: &Upstream, now: Instant) -> bool {
         let states = self.0.lock();
         let state = states.get(upstream);

@@ -55,7 +55,7 @@ pub(super) enum JoinOutcome {
     Started(QueryOwner, OutcomeWaiter),
     /// The query is already in flight.
     Joined(OutcomeWaiter),
-    /// Too many queries are in flight, or too many callers have joined queries.
+    /// There is no place for the client's query, or too many callers have joined queries.
     Overloaded,
 }
 

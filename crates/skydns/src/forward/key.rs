@@ -56,7 +56,7 @@ pub(super) struct BorrowedQueryKey<'a> {
 }
 
 impl<'a> BorrowedQueryKey<'a> {
-    /// The key of a client's query in the cache; `None` if its reply is not cached.
+    /// The key of a client's query in the cache; `None` if its reply must not be cached.
     pub(super) fn of_client(
         query: &'a wire::Query<'_>,
         upstreams: &'a UpstreamList,

@@ -23,16 +23,18 @@ pub struct ForwardLimits {
     /// Maximum time from the query to the reply or error. The budget is at most 1.85 s.
     pub budget: Duration,
     /// Maximum time for which an upstream may be silent before the next upstream is tried. With
-    /// many upstreams the time is shorter, because they share the remaining budget equally. Also
-    /// the maximum wait for a better reply after the first SERVFAIL or REFUSED.
+    /// several upstreams the time may be shorter, because the upstreams share the remaining budget.
+    /// Also the maximum wait for a better reply after the first SERVFAIL or REFUSED.
     pub silence_timeout: Duration,
     /// Time after which a query over UDP is sent again to a silent upstream.
     pub resend_after: Duration,
-    /// Timeout of the retry over TCP, after a truncated reply or too many wrong IDs over UDP. If
-    /// the retry after a truncated reply times out, a client over UDP gets the truncated reply.
+    /// Timeout of the retry over TCP, after a truncated reply over UDP or too many replies with a
+    /// wrong ID or question. If the retry after a truncated reply times out, a client over UDP gets
+    /// the truncated reply.
     pub tcp_retry: Duration,
-    /// Pause before all upstreams are tried a second time. This happens only if all upstreams have
-    /// failed, and the last failure is not a timeout.
+    /// Pause before all upstreams are tried a second time. They are tried again only if all have
+    /// failed with an [`UpstreamFailure`](super::UpstreamFailure), and the last failure is not a
+    /// timeout.
     pub retry_pause: Duration,
 }
 
@@ -95,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sockets_use_half_the_descriptors() {
+    fn limits_are_lowered_for_few_descriptors() {
         for (descriptors, in_flight, per_route) in [
             (1 << 20, 1024, 768),
             (7000, 1024, 768),
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn budget_is_below_two_seconds() {
+    fn budget_is_capped_and_zero_limit_becomes_one() {
         let limits = ForwardLimits {
             budget: Duration::from_secs(5),
             max_in_flight: 0,

@@ -116,9 +116,10 @@ fn parse_nonce(name: &[u8]) -> Option<u64> {
 
 /// Whether the upstream is this server itself, which listens on the addresses `listening`.
 ///
-/// A server on a wildcard address listens on every local address. Then every upstream with a local
-/// address and the server's port is this server. The function makes system calls: call it when the
-/// configuration changes, not for every query.
+/// A server on the wildcard address `::` listens on every local address, and a server on `0.0.0.0`
+/// listens on every local IPv4 address. Then every upstream with such an address and the server's
+/// port is this server. The function makes system calls: call it when the configuration changes,
+/// not for every query.
 pub fn is_own_address(upstream: &Upstream, listening: &[SocketAddr]) -> bool {
     let address = upstream.socket_addr();
     listening.iter().any(|ours| is_same_server(address, *ours))

@@ -196,7 +196,8 @@ impl UpstreamMetrics {
         self.streams.count_connection(&self.label)
     }
 
-    /// Records a TLS handshake with a certificate that expires at `expires`, in seconds since 1970.
+    /// Counts a TLS handshake. Unless the label is `other`, also records that the certificate
+    /// expires at `expires`, in seconds since 1970.
     pub(super) fn record_handshake(&self, resumed: bool, expires: i64) {
         self.streams.count_handshake(&self.label, resumed);
         if self.label != OTHER {
@@ -204,7 +205,7 @@ impl UpstreamMetrics {
         }
     }
 
-    /// Records whether the certificate of the upstream is trusted.
+    /// Records whether the certificate of the upstream is trusted, unless the label is `other`.
     pub(super) fn record_trust(&self, trusted: bool) {
         if self.label != OTHER {
             self.streams.record_trust(&self.label, trusted);

@@ -3,12 +3,13 @@
 //! An OPT record is valid for one hop only (RFC 6891, section 6.1.1). According to their RFCs, the
 //! options in [`HOP_BY_HOP`] are also valid for one hop only, so they are not forwarded. All other
 //! options are forwarded, as in kube-dns: for example client subnets (RFC 7871 allows forwarders to
-//! pass them on), extended errors (RFC 8914) and private options. [`MAX_OPTIONS`] limits the length
-//! of the options of a query.
+//! pass them on), extended errors (RFC 8914) and private options. [`MAX_OPTIONS`] limits the total
+//! length of the forwarded options of a query.
 
 use wire::split_options;
 
-/// Maximum length of forwarded EDNS options, in octets. The limit keeps queries in flight small.
+/// Maximum total length of the forwarded EDNS options of a query, in octets. The limit keeps
+/// queries in flight small.
 const MAX_OPTIONS: usize = 4096;
 
 /// Option codes of the hop-by-hop options (IANA): LLQ, UL, NSID, EXPIRE, COOKIE,
@@ -16,8 +17,8 @@ const MAX_OPTIONS: usize = 4096;
 // Differs from kube-dns, which passes on all options in both directions.
 const HOP_BY_HOP: [u16; 7] = [1, 2, 3, 9, 10, 11, 12];
 
-/// The options to forward to an upstream. If these options are longer than [`MAX_OPTIONS`], all are
-/// left out.
+/// The options to forward to an upstream. If these options together are longer than
+/// [`MAX_OPTIONS`], none of them is forwarded.
 pub(super) fn forwarded_options(octets: &[u8]) -> Vec<u8> {
     let kept = without_hop_by_hop(octets);
     if kept.len() > MAX_OPTIONS {

@@ -213,7 +213,7 @@ impl ConnectionPool {
         questions: mpsc::Receiver<PendingQuery>,
         permit: OwnedSemaphorePermit,
     ) {
-        // The task outlives the query that opens the connection.
+        // The task may outlive the query for which the connection is opened.
         let pool = self.clone();
         let upstream = upstream.clone();
         let metrics = Arc::clone(metrics);
@@ -226,8 +226,8 @@ impl ConnectionPool {
         });
     }
 
-    /// Closes the connections to upstreams that are not in `in_use`, after the replies to their
-    /// queries in flight.
+    /// Removes the upstreams that are not in `in_use`. A connection to a removed upstream closes
+    /// after the replies to its queries in flight, or after a timeout.
     pub(super) fn retain_upstreams(&self, in_use: &BTreeSet<&Upstream>) {
         self.slots
             .lock()
@@ -374,9 +374,10 @@ mod tests {
         }
     }
 
-    /// A further connection fails. Whether the open connection is used depends on the failure.
+    /// After a further connection could not be opened, the failure and the number of queries on the
+    /// open connection decide whether the next query uses the open connection.
     #[test]
-    fn open_connection_is_used_after_failed_handshake() {
+    fn use_of_open_connection_depends_on_failure() {
         use UpstreamFailure::{Certificate, Handshake, Refused};
         for (failure, queries_before, is_used, may_open) in [
             // The busy connection is used, because no further one may be opened.

@@ -14,10 +14,10 @@ const MAX_MESSAGE: usize = 65_535;
 /// Reply of an upstream. [`UpstreamReply::append_answer`] writes the answer for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamReply {
-    /// A well-formed response to the query: header, question and all records except the OPT record.
-    /// It has no records if the upstream's message was cut off within a record, or had no question.
-    /// The ID is not that of the client's query. The name in the question may differ in upper and
-    /// lower case from the name in the client's query.
+    /// A well-formed response to the query: header, question and records, without the OPT records
+    /// of the additional section. It has no records if the upstream's message was cut off within a
+    /// record, or had no question. The ID is not that of the client's query. The name in the
+    /// question may differ in upper and lower case from the name in the client's query.
     pub message: Box<[u8]>,
     /// The OPT record without hop-by-hop options, if there is one.
     pub opt: Option<Edns<Box<[u8]>>>,
@@ -38,8 +38,8 @@ pub struct UpstreamReply {
 
 impl UpstreamReply {
     /// Whether the reply is SERVFAIL or REFUSED, so that another upstream may have a better reply.
-    /// Such a reply is a failure in the sense of RFC 8767, section 4. RCODEs that reject the query
-    /// itself, such as FORMERR, are not.
+    /// Such a reply counts as a failure in the sense of RFC 8767, section 4. An RCODE that rejects
+    /// the query itself, such as FORMERR, does not count as a failure.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self.rcode, rcode::SERVFAIL | rcode::REFUSED)
     }
@@ -64,7 +64,8 @@ impl UpstreamReply {
         }
     }
 
-    /// Creates a reply whose `message` has no records.
+    /// Creates a reply with this `message` and with the RCODE and TC of `header`. The other fields
+    /// have the values for a fresh UDP reply that has no OPT record and no answers.
     pub(super) fn bare(message: Vec<u8>, header: Header, upstream: &Upstream) -> Self {
         Self {
             message: message.into(),

@@ -76,7 +76,7 @@ struct TlsSettings {
     connector: TlsConnector,
     /// A hash of the CA certificates.
     authorities: u64,
-    /// When the CA certificates were last read.
+    /// The end of the last attempt to read the CA certificates.
     read_at: Instant,
 }
 
@@ -150,7 +150,8 @@ impl TlsClient {
         Ok(())
     }
 
-    /// Whether the certificate has one of the keys pinned for the upstream, or no key is pinned.
+    /// Whether the certificate has one of the keys pinned for the upstream. True if no key is
+    /// pinned for the upstream.
     fn matches_pins(&self, upstream: &Upstream, certificate: &CertificateInfo<'_>) -> bool {
         let pins = self.trust.pins.iter();
         let mut pins = pins.filter(|pin| pin.is_for(upstream)).peekable();
@@ -230,7 +231,7 @@ impl TlsSettings {
         })
     }
 
-    /// The same settings, whose CA certificates were read just now.
+    /// The same settings, after a further attempt to read the CA certificates.
     fn mark_read(self) -> Self {
         Self {
             read_at: Instant::now(),

@@ -54,7 +54,7 @@ type Counts<T> = [[[T; RCODES.len()]; TYPES.len()]; PROTOCOLS.len()];
 pub(super) struct Kinds(Counts<AtomicU64>);
 
 impl Kinds {
-    /// The count that `reply` adds to.
+    /// The counter to increment for `reply`.
     pub(super) fn counter(&self, reply: Reply, transport: Transport) -> &AtomicU64 {
         &self.0[protocol_row(transport)][row(&TYPES, reply.qtype)][row(&RCODES, reply.rcode)]
     }

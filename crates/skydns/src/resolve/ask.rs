@@ -30,7 +30,7 @@ pub enum AnswerAttempt<V> {
     Answered(Reply),
     /// The answer takes longer. Nothing was appended.
     Waits(Box<WaitingQuery<V>>),
-    /// The query asks for a zone transfer over TCP. Nothing was appended.
+    /// The query came over TCP and asks for a zone transfer. Nothing was appended.
     Transfer,
     /// The message gets no response: its header is incomplete, or it is itself a response.
     Ignored,
@@ -57,8 +57,8 @@ pub(crate) enum WaitingWork {
     Search(SearchList),
 }
 
-/// A query that is not allowed to wait for its answer. Too many queries wait already, or too many
-/// queries of the same client.
+/// A query that is not allowed to wait for its answer, because too many queries wait already, in
+/// total or from the same client.
 #[derive(Debug)]
 pub(crate) struct NotAdmitted<V>(pub(crate) Box<WaitingQuery<V>>);
 

@@ -36,17 +36,17 @@ pub struct SearchWalk {
     other_family: Option<u16>,
     /// Whether the current lookup is for the other address type.
     asks_other_family: bool,
-    /// Owner name of the SOA record in a negative answer of the walk.
+    /// Owner name of the SOA record that the walk adds to a negative answer.
     soa_owner: Name,
     /// The NXDOMAIN response for the query name, if the query name is the first name of the list.
     /// It is the answer if no name exists.
     first_response: Option<CandidateResponse>,
-    /// Lowest TTL of the negative responses so far, in seconds.
+    /// Lowest of the zone's negative TTL and the TTLs of the negative responses so far, in seconds.
     negative_ttl: u32,
     /// TTL of the zone's records, in seconds. It is also the maximum TTL of a CNAME record that the
     /// walk adds, and of records whose owner the walk changes to the query name.
     alias_ttl: u32,
-    /// SERIAL, REFRESH, RETRY and EXPIRE of the SOA record in a negative answer of the walk.
+    /// SERIAL, REFRESH, RETRY and EXPIRE of the SOA record that the walk adds to a negative answer.
     soa_numbers: [u32; 4],
     end: WalkEnd,
     lookups: u64,
@@ -83,7 +83,7 @@ struct WalkRecords {
     truncated: bool,
 }
 
-/// The header and the completion of an answer.
+/// The RCODE and the flags of an answer, and the result of the walk for the metrics.
 struct WalkResult {
     rcode: u16,
     /// The flags that depend on the result.
@@ -396,8 +396,9 @@ impl CandidateResponse {
             return true;
         }
 
-        // For a CNAME query, the added CNAME is the whole answer. For A and AAAA, the answer is
-        // negative unless the response also has records.
+        // An answer without records is negative. If the response has no records, an answer to an A
+        // or AAAA query is negative even with an added CNAME. For a CNAME query, the added CNAME is
+        // the whole answer.
         let is_negative = copier.writer.record_count(Section::Answer) == 0
             || message.header().counts[1] == 0 && query.qtype != rtype::CNAME;
         if is_negative && !copier.copy_soa(&message) {
@@ -416,8 +417,8 @@ struct RecordCopier<'w, 'q, 'b> {
 }
 
 impl RecordCopier<'_, '_, '_> {
-    /// Copies the answer section of the response for `name`. Returns an error if the answer has no
-    /// room for all records.
+    /// Writes the answer section, from the response for `name`. Returns an error if the answer has
+    /// no room for all records.
     fn copy_answer(
         &mut self,
         message: &Message<'_>,

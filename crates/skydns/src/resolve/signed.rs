@@ -46,9 +46,10 @@ impl<B: Backend> Resolver<B> {
         AnswerAttempt::Answered(reply)
     }
 
-    /// Verifies the signature of a query, if it has one, and attempts to answer the query. This
-    /// function handles all queries, not only those for transfers: a secondary also signs its other
-    /// queries, for example for the SOA.
+    /// Verifies the signature of a query, if it has one, and attempts to answer the query. A
+    /// resolver with zone transfers calls this function for every well-formed query, because a
+    /// secondary signs not only its transfer queries. For example, it also signs queries for the
+    /// SOA.
     pub(super) fn attempt_signed(
         &self,
         transfers: &ZoneTransfers<B::View>,

@@ -302,8 +302,8 @@ impl<B: Backend> Resolver<B> {
     }
 
     /// Prepares an answer in the queue of expensive queries, with the full limit of [`MAX_STEPS`].
-    /// `None` if the queue has no place, if the deadline passes, or if the answer takes more work
-    /// than the limit.
+    /// `None` if the client gets no place in the queue, if there is no result before the deadline,
+    /// or if the answer takes more work than the limit.
     async fn queue_expensive(
         self: &Arc<Self>,
         admitted: &AdmittedAsk<'_, B::View>,

@@ -9,8 +9,9 @@ use crate::engine::MAX_STEPS;
 use crate::own_names::OwnTarget;
 use wire::Name;
 
-/// Whether the records of zone `domain` are complete. They are made from the zone itself and from
-/// the configuration. The addresses of the name server may come from the cluster. The target of an
+/// Whether the records of zone `domain` are complete. They come from the source of the zone (the
+/// API server or etcd), whose first list must be complete, and from the hosts and aliases of the
+/// configuration. The addresses of the name server may come from the cluster. The target of an
 /// alias in the configuration may be in another zone.
 pub(super) fn is_complete<V: View>(view: &V, domain: &Name) -> bool {
     let Some(authority) = transferable_authority(view, domain) else {
@@ -23,8 +24,8 @@ pub(super) fn is_complete<V: View>(view: &V, domain: &Name) -> bool {
         && are_alias_targets_listed(view, domain)
 }
 
-/// Whether the zone has an address of its own for its name server. Without one, the name server has
-/// the addresses of the DNS Service.
+/// Whether the zone has an address of its own for its name server. Without one, the name server may
+/// have the addresses of the DNS Service.
 fn has_own_name_server_address<V: View>(view: &V, authority: Authority<'_>) -> bool {
     let name = [NAME_SERVER, authority.domain.wire()].concat();
     if let Some(target) = view.zone().own(&name) {

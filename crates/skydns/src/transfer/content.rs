@@ -1,5 +1,5 @@
-//! Collects the records of a zone for transfers. The records of an owner name are those that the
-//! engine returns in its answers for this name, without the records of other names.
+//! Collects the records of a zone for transfers. The records of an owner name come from the
+//! engine's answers for this name. The records of other names in these answers are left out.
 //!
 //! Data from upstreams are not zone data: a CNAME or SRV record is transferred, but not the
 //! addresses of an external target. A name inside another zone, or inside a stub domain, is not
@@ -17,9 +17,9 @@ use crate::record::TTL;
 use wire::name::is_within;
 use wire::{Header, Message, Name, Query, Question, RecordBody, Section, Transport, class, rtype};
 
-/// Types of the records that a name may have besides CNAME.
+/// Types of the records that are transferred, besides CNAME, NS and SOA.
 const TYPES: [u16; 5] = [rtype::A, rtype::AAAA, rtype::SRV, rtype::TXT, rtype::MX];
-/// The same types, without the address types.
+/// [`TYPES`] without the address types.
 const OTHER_TYPES: [u16; 3] = [rtype::SRV, rtype::TXT, rtype::MX];
 /// Maximum size of an answer, in octets. A record takes at least 13 octets (a TXT record with an
 /// empty string), so the 16-bit counts of the header suffice.
@@ -130,8 +130,8 @@ impl<'v, V: View> ZoneContent<'v, V> {
 
     /// Adds the records of the zone's apex and of its name server, sorted, without the SOA. A
     /// secondary cannot load a zone without an NS record and an address of the name server. Without
-    /// `--strict-dns`, the engine returns neither for the cluster's zone, so this function adds
-    /// both.
+    /// `--strict-dns`, the engine returns neither for the cluster's zone, so this function adds an
+    /// NS record, and the addresses of the DNS Service, if any.
     pub(super) fn append_apex(&mut self, records: &mut Vec<ZoneRecord>) {
         let mut own = Vec::new();
         self.append_answers(self.domain.wire(), rtype::NS, &[], &mut own);
@@ -220,9 +220,9 @@ impl<'v, V: View> ZoneContent<'v, V> {
     }
 
     /// Whether a name (wire format, lower case) has the form `_PORT._PROTOCOL.ALIAS`, and its
-    /// target is outside our zones, or falls through. The engine answers with a CNAME for every
-    /// port and protocol that does not exist. A zone cannot list all these names, so it lists none
-    /// of them.
+    /// target is outside our zones, or falls through. The engine answers with a CNAME for any port
+    /// and protocol, unless our zones have records for the target. A zone cannot list all these
+    /// names, so it lists none of them.
     fn is_port_of_external_alias(&self, name: &[u8]) -> bool {
         let zone = self.view.zone();
         let Some(own_names) = zone.own_names.as_deref() else {
@@ -366,7 +366,7 @@ fn is_foreign<V: View>(view: &V, domain: &Name, name: &[u8]) -> bool {
     is_below && Authority::of(view, name).is_none_or(|holder| holder.domain != domain)
 }
 
-/// The domains at which another zone or a stub domain begins.
+/// The stub domains, and the domains of all zones except those that hold only PTR records.
 fn delegable_domains<V: View>(view: &V) -> impl Iterator<Item = &Name> {
     let zone = view.zone();
     let further = view

@@ -94,7 +94,7 @@ impl<V> TransferHistory<V> {
         zones.collect()
     }
 
-    /// The steps from one version of a zone to another; `None` if the steps are no longer kept.
+    /// The steps from one version of a zone to another; `None` if the history lacks the steps.
     pub(super) fn steps_between(
         &self,
         zone: &Name,
@@ -111,8 +111,8 @@ impl<V> TransferHistory<V> {
     }
 
     /// Makes `version` the current version of a zone. `difference` is the difference between the
-    /// last version and `version`. Without it, secondaries get the whole zone. `now` is the time of
-    /// the version.
+    /// previous version and `version`. If it is `None`, secondaries get the whole zone. `now` is
+    /// the time of the version.
     pub(super) fn push_version(
         &mut self,
         zone: &Name,
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn step_beyond_number_or_age_is_dropped() {
+    fn steps_beyond_max_number_or_age_are_dropped() {
         let mut history = TransferHistory::default();
         let start = Instant::now();
         assert!(history.current(&zone()).is_none());
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn step_beyond_memory_is_dropped() {
+    fn steps_beyond_max_octets_are_dropped() {
         let mut history = TransferHistory::default();
         let now = Instant::now();
         for serial in 0..10 {

@@ -148,7 +148,7 @@ impl fmt::Debug for TsigKey {
 }
 
 /// Splits a text into words, quoted strings, braces and semicolons. Comments that begin with `#` or
-/// `//` are removed.
+/// `//` are removed. `//` within a word does not begin a comment, because base64 may contain `//`.
 fn split_tokens(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     for line in text.lines() {

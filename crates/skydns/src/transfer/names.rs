@@ -45,7 +45,8 @@ impl OwnerNames {
         names
     }
 
-    /// The names of zone `domain` whose records may differ between two views.
+    /// The names of zone `domain` whose records may differ between two views. The result is empty
+    /// unless the zone can be transferred in both views.
     pub(super) fn differing<V: View>(older: &V, newer: &V, domain: &Name) -> Self {
         let before = transferable_authority(older, domain);
         let after = transferable_authority(newer, domain);
@@ -171,7 +172,7 @@ impl OwnerNames {
 
         let start = u32::try_from(self.octets.len());
         let length = u8::try_from(owner.len());
-        // A name of more than 255 octets is invalid, and is left out.
+        // Labels of more than 255 octets in total are not a valid name, and are left out.
         if let (Ok(start), Ok(length)) = (start, length) {
             self.octets.extend_from_slice(owner);
             self.spans.push(NameSpan { start, length });

@@ -54,7 +54,7 @@ impl<V: View> ZoneTransfers<V> {
 }
 
 impl<V: View> ZoneNotifier<V> {
-    /// Notifies the secondary of every change until `stop` is cancelled.
+    /// Notifies the secondary of changes until `stop` is cancelled.
     pub async fn run(mut self, stop: CancellationToken) {
         tokio::select! {
             () = self.notify_changes() => {}

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peers_are_clients_and_single_addresses_are_targets() {
+    fn peers_are_allowed_and_single_addresses_are_targets() {
         let peers: TransferPeers =
             "10.1.0.0/16, 192.0.2.1,192.0.2.2:5353,[2001:db8::1]:5300,2001:db8:1::/48,fd00::1,192.0.2.1,::ffff:10.9.0.0/112,"
                 .parse()
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_peer_is_rejected_with_reason() {
+    fn invalid_list_of_peers_is_rejected_with_reason() {
         for (text, error) in [
             ("ns.example", form_error("ns.example")),
             ("10.0.0.0/33", form_error("10.0.0.0/33")),

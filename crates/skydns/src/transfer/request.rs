@@ -212,7 +212,7 @@ impl TransferRequest {
     }
 
     /// Writes the next message of the response. Records are added until the message has at least
-    /// `size` octets.
+    /// `size` octets, or no record is left.
     pub(super) fn write_message(
         &mut self,
         size: usize,

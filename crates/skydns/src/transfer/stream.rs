@@ -414,10 +414,8 @@ impl<V: View> SoaParts<'_, '_, V> {
 }
 
 impl<V: View> ZoneTransfers<V> {
-    /// The steps from the client's version of a zone to the version `to`; `None` if this process
-    /// did not make the client's version, or no longer has the steps. The result is also `None` if
-    /// the client sends EXPIRE 0, which does not identify the process that made the client's
-    /// version.
+    /// The steps from the client's version of a zone to the version `to`; `None` if EXPIRE of the
+    /// client's version is not that of this process, or if the history lacks the steps.
     fn steps_since(
         &self,
         zone: &Name,

@@ -1,5 +1,5 @@
-//! Transaction signatures (TSIG, RFC 8945): checks the signatures of queries, and signs each
-//! message of a response, and each NOTIFY.
+//! Transaction signatures (TSIG, RFC 8945). This module checks the signatures of queries, and signs
+//! responses and NOTIFY messages.
 
 use std::sync::Arc;
 
@@ -100,7 +100,8 @@ pub(crate) struct ResponseSigner {
     limit: usize,
 }
 
-/// Whether a message has a TSIG record. The record may be malformed, or not the last record.
+/// Whether a message has additional records and, in any section, a TSIG record. The data of the
+/// TSIG record are not checked. Records from the first malformed record on are ignored.
 fn is_signed(message: &[u8], question_end: usize) -> bool {
     let Ok(header) = Header::parse(message) else {
         return false;
@@ -377,8 +378,8 @@ impl ResponseSigner {
 
     /// Signs a finished response, which begins at `start` of `out`. `now` is the time in seconds
     /// since 1970. Returns true if the response has no room for the signature. Such a response is
-    /// replaced by a truncated response with RCODE 0 and no records except OPT (RFC 8945, section
-    /// 5.3), so that the client retries over TCP.
+    /// replaced by a truncated response with RCODE 0 and no records except OPT and TSIG (RFC 8945,
+    /// section 5.3), so that the client retries over TCP.
     pub(crate) fn sign_response(mut self, start: usize, now: u64, out: &mut Vec<u8>) -> bool {
         let size = out.len().saturating_sub(start) + self.session.signature_size();
         let is_too_large = size > self.limit;

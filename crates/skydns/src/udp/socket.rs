@@ -35,7 +35,8 @@ pub(crate) enum ReceiveWait {
     None,
 }
 
-/// A bound socket. The socket's thread shares the socket with the tasks that answer later.
+/// A bound socket. The thread that receives queries shares the socket with the tasks of queries
+/// that have to wait, for example for an upstream.
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: Socket,
@@ -219,7 +220,7 @@ impl UdpSocket {
     /// do not wait for an answer. Queued datagrams can still be received and answered.
     ///
     /// To close the queue, the socket is connected to itself. A connected socket accepts only
-    /// datagrams from its peer. Without a loopback interface, the queue stays open.
+    /// datagrams from its peer. If the connection fails, the queue stays open.
     pub(crate) fn refuse_datagrams(&self) {
         let mut itself = self.local;
         if self.wildcard {
@@ -277,7 +278,7 @@ fn with_source_control<R>(local: LocalAddress, send: impl FnOnce(&[ControlMessag
 /// Requests large buffers. Without the permission to exceed the system's limits, the buffers stay
 /// within these limits.
 fn request_large_buffers(socket: &Socket) {
-    // If both requests fail, the defaults stay in force.
+    // If both requests for a buffer fail, the buffer keeps its default size.
     if setsockopt(socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
         let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
     }
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_queue_is_answered_and_refuses_others() {
+    fn queued_datagrams_are_answered_and_later_ones_refused() {
         let v4 = IpAddr::from(Ipv4Addr::LOCALHOST);
         let v6 = IpAddr::from(Ipv6Addr::LOCALHOST);
         let cases = [

@@ -69,7 +69,8 @@ fn rules_answer_only_external_names() {
         9.0.96.10.in-addr.arpa PTR => NOERROR, qr rd ra: 9.0.96.10.in-addr.arpa. 30 IN PTR web.apps.svc.cluster.local.
         8.0.96.10.in-addr.arpa PTR => NXDOMAIN, qr rd ra: 10.in-addr.arpa. 60 IN SOA/60
         8.0.96.10.in-addr.arpa SOA => NXDOMAIN, qr rd ra: 10.in-addr.arpa. 60 IN SOA/60
-        # NXDOMAIN for another type would also deny the PTR records of the name.
+        # A name with PTR records, and a name that covers several addresses, get NOERROR. NXDOMAIN
+        # would also deny the PTR records of the name, or of the names below it.
         9.0.96.10.in-addr.arpa SOA => NOERROR, qr rd ra: 10.in-addr.arpa. 60 IN SOA/60
         5.0.96.10.in-addr.arpa A => NOERROR, qr rd ra: 10.in-addr.arpa. 60 IN SOA/60
         96.10.in-addr.arpa NS => NOERROR, qr rd ra: 10.in-addr.arpa. 60 IN SOA/60
@@ -80,7 +81,7 @@ fn rules_answer_only_external_names() {
 }
 
 #[test]
-fn fallthrough_names_have_no_rules() {
+fn rules_do_not_apply_to_fallthrough_names() {
     let view = view()
         .alias_at(&["svc", "apps", "legacy"], "no.apps.svc.cluster.local")
         .fallthrough(&["cluster.local"]);

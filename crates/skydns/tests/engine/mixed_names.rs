@@ -5,8 +5,8 @@ use skydns::external::{ExternalAnswer, ExternalAnswers};
 use super::fixed::Fixed;
 use super::{address_of, ask, outside_with};
 
-/// A name with addresses and aliases. In a real cluster, a wildcard such as `web.*.svc` may have
-/// both.
+/// A name with an alias, and in some tests also with an address. In a real cluster, a wildcard such
+/// as `web.*.svc` may have both.
 const MIXED: [&str; 3] = ["svc", "apps", "mixed"];
 
 /// External answers: `www.outside.test` has an address, `empty.outside.test` has none, and the
@@ -45,7 +45,7 @@ fn records_at(view: &Fixed, name: &str, rtype: &str) -> String {
 /// If the alias yields no address, the answer has only the addresses of the queried name, and no
 /// CNAME. A client that followed the CNAME would ignore these addresses.
 #[test]
-fn dangling_alias_is_omitted_if_name_has_addresses() {
+fn alias_beside_addresses_is_answered_only_if_it_yields_addresses() {
     for (target, expected) in [
         ("no.apps.svc.cluster.local", "MIXED 30 IN A 192.0.2.1"),
         ("empty.outside.test", "MIXED 30 IN A 192.0.2.1"),
@@ -71,7 +71,7 @@ fn dangling_alias_is_omitted_if_name_has_addresses() {
 
 /// A cache uses a CNAME for all types, so a CNAME in the AAAA answer would hide the A record.
 #[test]
-fn alias_beside_other_family_is_omitted() {
+fn dangling_alias_is_omitted_if_name_has_address_of_other_family() {
     let view = Fixed::new(&[]).address_at(&MIXED, "192.0.2.1");
     let view = view.alias_at(&MIXED, "no.apps.svc.cluster.local");
     assert_eq!(mixed_records(&view, "AAAA"), "NOERROR");
@@ -98,10 +98,11 @@ fn dangling_alias_is_answered_if_name_has_no_addresses() {
     assert_eq!(mixed_records(&view, "AAAA"), expected);
 }
 
-/// SkyDNS and CoreDNS return the aliases and the addresses of a name together, as docs/etcd.md
-/// says.
+/// As in SkyDNS and CoreDNS, an answer has the aliases and the addresses of a name together (see
+/// docs/etcd.md). An A or AAAA answer for such a name leaves out aliases that yield no record of
+/// the queried type.
 #[test]
-fn etcd_name_has_addresses_and_alias() {
+fn etcd_name_may_have_addresses_and_aliases() {
     let mixed = ["mixed"];
     let zone = Fixed::empty()
         .address_at(&mixed, "192.0.2.1")

@@ -101,7 +101,7 @@ fn aliases_are_answered_as_their_targets() {
 }
 
 #[test]
-fn external_alias_is_followed_back_inside() {
+fn external_answers_for_targets_are_added() {
     assert_answers(
         &view(),
         &outside_with(1, &[198, 51, 100, 1]),
@@ -119,7 +119,7 @@ fn external_alias_is_followed_back_inside() {
 }
 
 #[test]
-fn unsynced_cluster_fails_only_its_aliases() {
+fn aliases_of_cluster_names_fail_before_sync_but_hosts_do_not() {
     let table = "
         v4.acme.example A => NOERROR, qr aa rd ra: v4.acme.example. 30 IN A 192.0.2.1
         1.2.0.192.in-addr.arpa PTR => NOERROR, qr aa rd ra: 1.2.0.192.in-addr.arpa. 30 IN PTR db.acme.example.; 1.2.0.192.in-addr.arpa. 30 IN PTR v4.acme.example.
@@ -169,7 +169,7 @@ fn wildcards_answer_names_below() {
 }
 
 #[test]
-fn localhost_is_answered_only_with_forwards_all() {
+fn localhost_and_single_labels_depend_on_forwards_all() {
     let forwards = "
         localhost A => SERVFAIL, qr rd ra:
         www.localhost A => forward/Recursive

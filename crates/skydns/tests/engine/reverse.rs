@@ -10,7 +10,7 @@ use super::{ask, name};
 const MAPPED: &str = "f.f.f.f.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa";
 
 #[test]
-fn ipv4_mapped_reverse_name_is_ipv4_address() {
+fn ipv4_mapped_reverse_name_acts_as_ipv4_reverse_name() {
     let mut own = skydns::OwnNames::new();
     own.add_address([10, 0, 0, 1].into(), [name("db.acme.test")]);
     let view = Fixed::new(&[])
@@ -37,7 +37,7 @@ fn ipv4_mapped_reverse_name_is_ipv4_address() {
 /// in this domain. kube-dns forwards these queries, like all PTR queries below `in-addr.arpa` for
 /// which it has no PTR record.
 #[test]
-fn cluster_domain_in_reverse_tree_is_ours() {
+fn cluster_domain_below_in_addr_arpa_is_not_forwarded() {
     let view = Fixed::new(&[])
         .domain("cluster.in-addr.arpa")
         .pointer([10, 96, 0, 9].into(), "web.apps.svc");

@@ -187,7 +187,7 @@ fn fallthrough_domain_above_zone_does_not_count() {
 /// The name server of a zone, `ns.dns` in the zone, has the addresses of the DNS Service. If the
 /// zone itself has addresses at this name, the name server has only these addresses.
 #[test]
-fn name_server_of_zone_has_addresses() {
+fn name_server_has_addresses_of_zone_or_dns_service() {
     let dns_service =
         |view: Fixed| view.address_at(&["svc", "kube-system", "kube-dns"], "10.96.0.10");
     let own = || zone("192.0.2.1").address_at(&["dns", "ns"], "2001:db8::53");

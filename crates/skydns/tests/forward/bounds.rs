@@ -1,4 +1,6 @@
-//! Limits on queries in flight. A query in flight continues after its client has disconnected.
+//! Limits on queries in flight. A query in flight continues after its client has disconnected. If
+//! an identical query to the same upstreams is already in flight, a caller can join that query, and
+//! then gets its outcome.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -65,7 +67,7 @@ async fn joined_callers_are_bounded() {
         .count();
     assert_eq!(rejected, 30 - 10 - 1);
     assert_eq!(subject.count("overloaded_total"), rejected as u64);
-    // After the timeout, new queries may wait again.
+    // After the timeout, ten callers may join a query again.
     let outcomes = join_all((0..11).map(|_| subject.ask_a("y.test.", &upstreams))).await;
     assert!(
         outcomes.iter().all(|outcome| outcome == "failed: Timeout"),
@@ -77,7 +79,7 @@ async fn joined_callers_are_bounded() {
 /// queries use a limited number of sockets, and do not block queries to other upstreams. Each
 /// query comes from a different client.
 #[tokio::test]
-async fn dead_upstream_is_bounded_per_route() {
+async fn queries_to_dead_upstream_are_bounded_per_route() {
     const QUESTIONS: usize = 10_000;
     const SHARE: usize = 200;
     let dead = Upstream::start(silent).await;

@@ -149,8 +149,9 @@ async fn stale_reply_replaces_failure() {
     }
 }
 
-/// For 30 seconds after a failure, a stale reply is returned at once. The next query then waits for
-/// the upstream, which may have recovered (RFC 8767, section 5).
+/// For 30 seconds after the upstream has answered SERVFAIL, a stale reply is returned at once. The
+/// first query after this time waits for the upstream, which may have recovered (RFC 8767, section
+/// 5).
 #[tokio::test]
 async fn recovered_upstream_ends_stale_answers() {
     for (pause, answer) in [(29, GOOD), (31, OTHER), (1800, OTHER)] {
@@ -205,7 +206,7 @@ async fn stale_reply_replaces_overload() {
 }
 
 #[tokio::test]
-async fn disabled_cache_keeps_no_reply() {
+async fn disabled_cache_keeps_no_reply_and_default_cache_no_stale_reply() {
     let fickle = Fickle::start(&[good, servfail]).await;
     let upstreams = fickle.upstreams();
     let subject = Subject::new(short_limits());
@@ -231,7 +232,7 @@ async fn disabled_cache_keeps_no_reply() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_types_and_dnssec_are_cached() {
+async fn replies_are_cached_by_type_and_flags() {
     let upstream = Upstream::start(|asked: &Asked| {
         let data = match asked.rtype().as_str() {
             "A" => "A 192.0.2.1".to_owned(),
@@ -261,9 +262,11 @@ async fn unknown_types_and_dnssec_are_cached() {
     server.stop().await;
 }
 
-/// A stale reply for an external name answers queries for this name, for a cluster name that is an
-/// alias of this name, and for a name that a search list completes (RFC 8767, section 4). If the
-/// query has EDNS, the answer has the Extended DNS Error Stale Answer (RFC 8914, section 4.4).
+/// A stale reply for `www.outside.test` (RFC 8767, section 4) answers queries for three names: this
+/// name, a cluster name that is an alias of this name, and `www.apps.search.test`. For
+/// `www.apps.search.test`, the server looks up `www` in the domains of a search list, which
+/// contains `outside.test`. If the query has EDNS, the answer has the Extended DNS Error Stale
+/// Answer (RFC 8914, section 4.4).
 #[tokio::test(flavor = "multi_thread")]
 async fn server_serves_stale_external_names() {
     let fickle = Fickle::start(&[fleeting, servfail]).await;
@@ -333,7 +336,7 @@ async fn late_alias_target_is_served_stale() {
     server.stop().await;
 }
 
-/// Emptying the cache removes fresh and stale replies.
+/// After the cache is cleared, no earlier reply is used as a fresh or as a stale answer.
 #[tokio::test]
 async fn cleared_cache_queries_upstream_again() {
     let fickle = Fickle::start(&[good, other, servfail]).await;

@@ -264,7 +264,7 @@ async fn check(what: &str, question: Question, upstreams: &[SocketAddr], expecte
 }
 
 #[tokio::test]
-async fn faulty_upstream_alone_and_before_good() {
+async fn faulty_upstream_gives_expected_result_in_time() {
     let good = Upstream::start(answers_with(99)).await;
     join_all(FAULTS.iter().map(async |fault| {
         let upstream = Upstream::start(fault.handler).await;

@@ -53,8 +53,9 @@ async fn start_faulty(fault: Fault) -> (Upstream, Arc<AtomicBool>) {
     (upstream, switch)
 }
 
-/// Starts a probe of the upstream if a probe is due. As in kubedns, the probes query the root and
-/// the name of `--upstream-probe-name`, here `example.com`.
+/// Starts a probe of the upstream if a probe is due. As in kubedns, the probes of an upstream for
+/// external names query the root and the name of `--upstream-probe-name`, here `example.com`. The
+/// probes also query the last name for which the upstream gave a usable answer.
 fn probe_if_idle(subject: &Subject, address: SocketAddr) {
     let root = UpstreamQuery::new([0], rtype::NS);
     let other = UpstreamQuery::new(b"\x07example\x03com\0", rtype::A);
@@ -222,7 +223,7 @@ const FAILED_NAMES: &[(&[&str], bool)] = &[
 ];
 
 #[tokio::test]
-async fn failures_of_two_names_are_checked() {
+async fn failures_of_two_names_in_a_row_mean_down() {
     for (names, is_down) in FAILED_NAMES {
         let subject = Subject::new(ForwardLimits::default());
         let upstream = Upstream::start(|asked: &Asked| {

@@ -40,7 +40,7 @@ fn variants() -> Vec<Ask> {
 }
 
 /// A birthday attack needs many equal queries to the upstream at the same time. The forwarder sends
-/// only one, from one port and with one ID.
+/// only one query, and resends it from the same port with the same ID.
 #[tokio::test]
 async fn variants_at_once_make_one_query() {
     let fickle = Fickle::start(&[silent, good]).await;
@@ -104,7 +104,7 @@ fn records_in(size: u16) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_of_one_query_get_own_answers() {
+async fn each_client_gets_its_own_answer_from_shared_reply() {
     let upstream = Upstream::start(thirty).await;
     let server = start(Fixed::new(&[upstream.addr()]).caching(CacheLimits::default()));
     let queries = variants();
@@ -139,10 +139,10 @@ fn without_edns(rcode: &'static str) -> impl Fn(&Asked) -> Reaction + Send + Syn
     }
 }
 
-/// If an upstream rejects an OPT record, the query is sent again without an OPT record (RFC 6891,
-/// section 7). After FORMERR or NOTIMP, the next query has no OPT record either.
+/// If an upstream rejects a query with an OPT record, the query is sent again without an OPT record
+/// (RFC 6891, section 7). After FORMERR or NOTIMP, the next query has no OPT record either.
 #[tokio::test]
-async fn upstream_without_edns_answers_all_clients() {
+async fn client_of_upstream_without_edns_gets_opt_record() {
     // The RCODE for queries with EDNS, and the number of queries for the first and for the second
     // name.
     for (rcode, counts) in [
@@ -207,9 +207,9 @@ fn knows_edns(asked: &Asked) -> Reaction {
     }
 }
 
-/// An upstream that did not know EDNS gets a probe with an OPT record after ten minutes. No client
-/// waits for the probe. Forwarded queries have an OPT record again only if the reply to the probe
-/// has an OPT record.
+/// Ten minutes after an upstream has shown that it does not know EDNS, the next query of a client
+/// starts a probe of the upstream with an OPT record. No client waits for the probe. Forwarded
+/// queries have an OPT record again only if the reply to the probe has an OPT record.
 #[tokio::test]
 async fn probe_finds_out_whether_upstream_knows_edns() {
     // The reactions before and after the ten minutes, and whether queries have an OPT record in the
@@ -284,7 +284,7 @@ async fn restarting_upstream_without_edns_gets_no_opt_record() {
 /// A client over TCP needs a complete answer. If the reply over UDP is truncated, the forwarder
 /// queries the upstreams over TCP for this client, one after the other.
 #[tokio::test]
-async fn truncated_reply_moves_tcp_clients_on() {
+async fn tcp_client_gets_reply_over_tcp_after_truncated_udp_reply() {
     let truncated = |asked: &Asked| address(asked, 5).truncated().into();
     let first = Upstream::start_udp_only(truncated).await;
     let second = Upstream::start(answers_with(2)).await;

@@ -49,7 +49,7 @@ async fn slow_preferred_upstream_is_queried_alone() {
 
 /// An upstream that does not answer queries for one name is not considered dead.
 #[tokio::test]
-async fn one_lost_name_keeps_upstream_alive() {
+async fn upstream_silent_for_one_name_is_not_dead() {
     let forgetful = |asked: &Asked| {
         if asked.name().eq_ignore_ascii_case("lost.test.") {
             Reaction::silence()
@@ -97,7 +97,7 @@ async fn live_upstream_answers_behind_silent_ones() {
 }
 
 /// If one of three upstreams is known to be dead, the 99th percentile of the response times is at
-/// most the round-trip time plus 100 ms.
+/// most the longest measured round-trip time plus 100 ms.
 #[tokio::test]
 async fn dead_upstream_costs_little_time() {
     let dead = Upstream::start(silent).await;
@@ -157,7 +157,7 @@ async fn become_last(subject: &Subject, dead: &Upstream, upstreams: &[SocketAddr
 }
 
 #[tokio::test]
-async fn dead_upstream_recovers_with_first_answer() {
+async fn dead_upstream_is_probed_and_used_again() {
     let second = Upstream::start(answers_with(2)).await;
     let fickle = Fickle::start(&[good, silent, good]).await;
     let first = &fickle.upstream;
@@ -283,7 +283,7 @@ async fn restarting_upstream_is_queried_again() {
 /// upstream replaces the upstream that has been silent for longest. An upstream that has failed
 /// does not count towards the limit.
 #[tokio::test]
-async fn simultaneous_upstreams_are_bounded() {
+async fn last_upstream_is_queried_despite_limit() {
     let silent = futures::future::join_all([(); 4].map(|()| Upstream::start(silent))).await;
     let good = Upstream::start(after(100 * MS, answers_with(5))).await;
     let silent: Vec<SocketAddr> = silent.iter().map(Upstream::addr).collect();

@@ -125,7 +125,7 @@ async fn only_servfail_and_refused_try_next_upstream() {
 }
 
 #[tokio::test]
-async fn servfail_is_retried_once_at_same_upstream() {
+async fn query_is_repeated_at_same_upstream_after_servfail() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let attempts = AtomicUsize::new(0);
         let second = Upstream::start(answers_with(2)).await;

@@ -146,7 +146,7 @@ async fn kill(subject: &Subject, address: SocketAddr) {
 
 /// SERVFAIL or REFUSED is held back only while another upstream may still send a better reply.
 #[tokio::test]
-async fn refusal_without_alternative_returns_at_once() {
+async fn refusal_waits_only_for_upstreams_that_may_answer() {
     for case in CASES {
         check(case).await;
     }

@@ -87,7 +87,7 @@ async fn hop_by_hop_options_are_not_forwarded() {
 /// A query from a client over TCP is forwarded over UDP first. As an upstream, dnsmasq handles only
 /// twenty TCP connections at a time, but more queries over UDP.
 #[tokio::test(flavor = "multi_thread")]
-async fn tcp_client_is_forwarded_over_udp_first() {
+async fn tcp_query_is_forwarded_over_udp_first() {
     let large = |asked: &Asked| {
         let many = (0..200).map(|n| format!("{} 60 IN A 198.51.100.{n}", asked.name()));
         many.fold(Reply::to(&asked.packet), |reply, record| {
@@ -148,9 +148,10 @@ async fn send(socket: &UdpSocket, name: &str) {
 }
 
 /// Each heavy client sends a query every millisecond, for names that the upstream does not answer.
-/// A light client sends its next query after each answer, and receives all its answers.
+/// A light client sends its next query after each answer. All answers to the light client are
+/// NOERROR.
 #[tokio::test(flavor = "multi_thread")]
-async fn light_client_is_answered_beside_heavy() {
+async fn light_client_is_answered_beside_heavy_clients() {
     for heavy in [1, 3, 20] {
         let upstream = Upstream::start(|asked: &Asked| {
             if asked.name().starts_with("silent") {

@@ -17,10 +17,9 @@ const NAMES: [&str; 3] = ["x.test.", "y.test.", "z.test."];
 const MORTAL: &[Does] = &[good, silent];
 
 /// While all upstreams are dead, a query for a name with a stale reply is answered at once. For
-/// each name, one query is also sent to the first upstream, to find out whether this upstream works
-/// again.
+/// each name, one query is also sent to the first upstream, to refresh the reply.
 #[tokio::test]
-async fn stale_names_return_at_once() {
+async fn dead_upstreams_do_not_delay_stale_answers() {
     let first = Fickle::start(MORTAL).await;
     let second = Fickle::start(MORTAL).await;
     let upstreams = [first.upstream.addr(), second.upstream.addr()];

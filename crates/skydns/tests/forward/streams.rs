@@ -115,7 +115,7 @@ fn numbered(asked: &Asked) -> Reply {
 }
 
 #[tokio::test]
-async fn all_queries_share_one_connection() {
+async fn successive_queries_share_one_connection() {
     for kept in Kept::both(ForwardLimits::default(), || good).await {
         for n in 0..20 {
             assert_eq!(kept.ask_a(&format!("n{n}.test.")).await, GOOD);
@@ -132,7 +132,7 @@ async fn all_queries_share_one_connection() {
 }
 
 #[tokio::test]
-async fn replies_arrive_in_any_order() {
+async fn replies_may_arrive_in_any_order() {
     for kept in Kept::both(ForwardLimits::default(), || {
         let held = Mutex::new(Vec::new());
         move |asked: &Asked| {
@@ -154,7 +154,7 @@ async fn replies_arrive_in_any_order() {
 }
 
 #[tokio::test]
-async fn reply_octet_by_octet_is_whole() {
+async fn reply_sent_octet_by_octet_is_received_whole() {
     for kept in Kept::both(ForwardLimits::default(), || {
         |asked: &Asked| {
             let octets = frame_message(&answer_octets(asked, 1));
@@ -310,7 +310,7 @@ fn answer_octets(asked: &Asked, n: u8) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn query_with_servfail_is_sent_twice() {
+async fn query_answered_with_servfail_is_sent_twice() {
     for kept in Kept::both(short_limits(), || servfail).await {
         assert_eq!(kept.ask_a("x.test.").await, "SERVFAIL");
         assert_eq!(kept.upstream.count(), 2);
@@ -328,8 +328,8 @@ async fn truncated_reply_without_answers_over_stream_fails_query() {
     }
 }
 
-/// No new queries are sent on a connection that receives no replies, for example after a firewall
-/// has forgotten the connection.
+/// If the queries on a connection get no replies for some time, further queries use another
+/// connection. For example, a firewall may have forgotten the connection.
 #[tokio::test]
 async fn silently_dead_connection_is_replaced() {
     for kept in Kept::both(short_limits(), || {
@@ -408,7 +408,7 @@ async fn connections_to_unused_upstreams_are_closed() {
 }
 
 #[tokio::test]
-async fn refused_connection_tries_next_upstream() {
+async fn refused_connection_leads_to_next_upstream() {
     let good = Upstream::start(answers_with(2)).await;
     let subject = Subject::new(ForwardLimits::default());
     for protocol in ["tcp", "tls"] {

@@ -77,7 +77,7 @@ impl Subject {
             .await
     }
 
-    /// Sends a query and returns the reply as [`outcome_text`] formats it.
+    /// Sends a query and returns the outcome as [`outcome_text`] formats it.
     pub(crate) async fn outcome<U: Clone + Into<wire::Upstream>>(
         &self,
         question: Question,
@@ -329,7 +329,7 @@ pub(crate) fn unused_address() -> SocketAddr {
 /// The names of the metrics are a public interface. Other tests would read a metric with a misspelt
 /// name as zero.
 #[tokio::test]
-async fn forward_metrics_have_documented_names() {
+async fn forward_metrics_have_documented_names_and_count_queries() {
     let subject = Subject::new(short_limits());
     // A metric with labels is exported only after it has got a value.
     let upstream = Upstream::start(answers_with(1)).await;

@@ -95,7 +95,7 @@ async fn query_to_tls_upstream_is_never_sent_in_plain_text() {
 }
 
 #[tokio::test]
-async fn unanswered_handshake_counts_as_silence() {
+async fn unanswered_handshake_times_out_and_next_upstream_answers() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let held = async {
         let mut held = Vec::new();

@@ -80,7 +80,7 @@ async fn repeated_replies_are_no_mismatches() {
 /// An ICMP error for one query must not make the next query fail, because the upstream may work
 /// again by then.
 #[tokio::test]
-async fn returned_upstream_answers_first_query() {
+async fn upstream_that_works_again_answers_next_queries() {
     let address = unused_address();
     let subject = Subject::new(short_limits());
     for n in 0..50 {
@@ -125,7 +125,7 @@ async fn ids_are_random() {
 
 /// A reply from another port is ignored, even if its ID and its question are correct.
 #[tokio::test]
-async fn replies_from_other_addresses_are_ignored() {
+async fn reply_from_other_port_is_ignored() {
     let asked_one = local_socket();
     let other = local_socket();
     let upstream = asked_one.local_addr().unwrap();
@@ -170,9 +170,9 @@ async fn mismatches_are_counted() {
 }
 
 /// After too many replies with a wrong ID, the query is sent over TCP, which is safe from guessed
-/// IDs.
+/// IDs. If the upstream refuses TCP, the query fails.
 #[tokio::test]
-async fn id_guessing_ends_udp() {
+async fn query_is_sent_over_tcp_after_many_wrong_ids() {
     let flood = |asked: &Asked| match asked.transport {
         Transport::Udp => {
             let guess = |n: u16| {
@@ -238,7 +238,8 @@ fn own_addresses_are_no_upstreams() {
     }
 }
 
-/// An upstream that forwards every query back to the forwarder under test.
+/// An upstream that acts as if every query came back to the forwarder under test: it passes the
+/// name of the query to `record_returned_probe`, and answers REFUSED if the query is a probe.
 async fn relay(subject: Subject) -> (SocketAddr, tokio::task::JoinSet<()>) {
     let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
@@ -308,7 +309,7 @@ async fn loop_is_found_behind_many_upstreams() {
 }
 
 #[tokio::test]
-async fn foreign_loop_probe_is_forwarded() {
+async fn probe_names_differ_and_foreign_probe_is_forwarded() {
     let subject = Subject::new(ForwardLimits::default());
     // The upstream is a plain socket, because a server of `Upstream::start` does not record loop
     // probes.

@@ -339,7 +339,7 @@ fn start_flipping(options: &Options, upstream: SocketAddr) -> RunningServer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_query_gets_an_rcode() {
+async fn every_query_gets_a_response() {
     let upstream = upstream().await;
     // The combinations of a group run at the same time. Only one of them waits for names for which
     // the upstream is silent.

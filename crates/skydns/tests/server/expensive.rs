@@ -1,4 +1,4 @@
-//! Expensive queries wait in a queue, and do not delay other queries.
+//! Expensive queries of one host wait in a queue, and do not delay the queries of other hosts.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use super::{TIMEOUT, answer_over_udp, exchange_tcp, metric, next_datagram};
 const FLOODER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// Number of expensive queries in a flood. Each query takes 20 ms.
 const FLOOD: u16 = 200;
-/// Maximum number of expensive queries that may be answered before all other clients have their
-/// answers.
+/// The other clients must have their answers before this number of expensive queries has been
+/// looked up.
 const FEW: usize = 40;
 
 /// A server with an expensive name, and the number of lookups of this name.
@@ -85,7 +85,7 @@ fn assert_expensive_query_is_answered(answer: &[u8]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tcp_flood_does_not_delay_others() {
+async fn tcp_flood_does_not_delay_other_clients() {
     for connections in [4, 100] {
         let (server, done) = server_with_expensive_name();
         let mut flood = flood_over_tcp(server.address, connections).await;
@@ -98,7 +98,7 @@ async fn tcp_flood_does_not_delay_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn udp_flood_does_not_delay_others() {
+async fn udp_flood_does_not_delay_other_clients() {
     let (server, done) = server_with_expensive_name();
     let flood = flood_over_udp(server.address, FLOOD).await;
     assert_others_are_answered(server.address, &done).await;
@@ -143,7 +143,7 @@ async fn flood_is_answered_completely() {
 
 /// A flood from one host does not delay an expensive query of another host.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn expensive_query_of_other_host_has_turn() {
+async fn expensive_query_of_other_host_does_not_wait_for_flood() {
     let (server, done) = server_with_expensive_name();
     let flood = flood_over_tcp(server.address, 50).await;
     let before = eventually(TIMEOUT, || async {
@@ -162,11 +162,12 @@ async fn expensive_query_of_other_host_has_turn() {
         .expect("the server must stop in time");
 }
 
-/// If the walk of a search list reaches an expensive name, the query needs a place in the queue. If
-/// its host already has the maximum number of queries in the queue, the query gets SERVFAIL.
+/// With autopath, the server itself looks up the names that the client's search list gives. If the
+/// server reaches an expensive name, the query needs a place in the queue. If the client's host
+/// already has the maximum number of queries in the queue, the query gets SERVFAIL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn searched_name_needs_place_in_queue() {
-    // Maximum number of expensive queries of one host that may wait.
+    // Maximum number of queries of one host in the queue.
     const PLACES: u16 = 256;
     let done = Arc::default();
     let pod = IpAddr::V4(FLOODER);

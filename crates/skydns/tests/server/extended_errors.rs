@@ -315,7 +315,7 @@ async fn malformed_query_has_extended_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rejected_client_has_extended_error() {
+async fn query_above_waiting_limit_has_extended_error() {
     const FLOOD: usize = 1000;
     let dead = Upstream::start(|_: &Asked| Reaction::silence()).await;
     let done = Arc::new(AtomicUsize::new(0));

@@ -35,7 +35,7 @@ async fn upstream() -> Upstream {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn private_addresses_of_external_names_are_rejected() {
+async fn replies_with_private_addresses_are_rejected_unless_exempt() {
     let upstream = upstream().await;
     let mut rules = ExternalRules::new();
     rules.reject_private_addresses_except([name("exempt.test")]);

@@ -105,7 +105,7 @@ const CASES: &str = "
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fallthrough_negative_answer_keeps_our_ttl() {
+async fn negative_ttl_of_fallthrough_answer_is_limited_to_ours() {
     let upstream = upstream().await;
     let view = |negative_ttl| {
         let etcd = Fixed::empty().address_at(&["www"], "192.0.2.1");
@@ -131,7 +131,7 @@ async fn fallthrough_negative_answer_keeps_our_ttl() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fallthrough_cached_answer_keeps_our_ttl() {
+async fn negative_ttl_of_cached_answer_is_limited_to_ours() {
     let upstream = upstream().await;
     let view = Fixed::new(&[upstream.addr()])
         .ttls(30, 5)
@@ -186,8 +186,8 @@ const ALIASES: &str = "
     NOERROR cluster.local. 60 SOA/60
 ";
 
-/// The target of an alias is looked up like a query name. If the cluster does not have it, it falls
-/// through. Rules for external names do not apply to missing names of the cluster.
+/// The target of an alias is looked up like a query name: a target that the cluster does not have
+/// falls through. Rules for external names do not apply to a missing name in the cluster domain.
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_target_of_alias_falls_through() {
     let upstream = upstream().await;

@@ -1,4 +1,5 @@
-//! Our own loop probes, which an upstream forwards back to the server.
+//! Loop probes: queries with which the forwarder looks for forwarding loops. In the test, an
+//! upstream forwards each probe back to the server.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 
@@ -99,9 +100,10 @@ async fn bind_resolver() -> UdpSocket {
     bound.expect("a loopback address must be usable")
 }
 
-/// Receives one query on `resolver`, and queries `server` for another name until the answer is that
-/// of `case`. Then forwards the received query to `server`, and passes the answer on. Returns both
-/// answers.
+/// Receives one query on `resolver`. Then queries `server` for another name: once, or, if `case`
+/// has a limit on queries, until the answer is that of `case`. Then forwards the received query to
+/// `server`, and passes the answer on. Returns the last answer for the other name, and the answer
+/// to the received query.
 async fn forward_query(resolver: &UdpSocket, server: SocketAddr, case: &Case) -> [Message; 2] {
     let to_server = bind_resolver().await;
     let connected = to_server.connect(server).await;

@@ -33,7 +33,7 @@ async fn cached_addresses_change_their_order() {
             assert_eq!(
                 answer.authority.len(),
                 1,
-                "the rest of the answer must stay"
+                "the record in the authority section must stay"
             );
             let records = answer.answer.iter();
             // The last octet of each address. The target of the alias ends with a dot, so its last

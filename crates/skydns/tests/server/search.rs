@@ -229,7 +229,7 @@ pub(super) async fn check_cases(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn completion_answers_for_whole_search_list() {
+async fn names_below_search_suffix_get_expected_answers() {
     let upstream = upstream().await;
     let view = || Fixed::new(&[upstream.addr()]).search("search.cluster.local", &["corp.test"]);
     check_cases(view, "apps.search.cluster.local.", |_, status, records| {
@@ -270,7 +270,8 @@ async fn completed_answer_is_truncated_to_limit() {
     server.stop().await;
 }
 
-/// The header of a negative answer, and owner and TTL of its SOA record.
+/// The status and the flags of the answer to an A query, and owner and TTL of its SOA record, if it
+/// has one.
 async fn negative(server: SocketAddr, name: &str) -> String {
     let text = answer_over_udp(server, &Query::new(name, "A")).await;
     let header = text.lines().next().unwrap_or_default();
@@ -282,9 +283,10 @@ async fn negative(server: SocketAddr, name: &str) -> String {
     )
 }
 
-/// Server and name of each query, and the answer as [`negative`] shows it. The third name is still
-/// below the suffix after its search domain is removed. Such a name is not looked up, because the
-/// lookup would complete the name again.
+/// Server and name of each query, and the answer as [`negative`] shows it. The search suffix of the
+/// servers `below` and `unsynced` is below the cluster domain, and the suffix of `beside` is not.
+/// Without its search domain `apps.search.cluster.local`, the third name is still below the suffix.
+/// The server does not look up this shorter name, because it would complete the name again.
 const NEGATIVE_CASES: &str = "
     below search.cluster.local. NOERROR, qr aa rd ra | cluster.local. 60
     below apps.search.cluster.local. NOERROR, qr aa rd ra | cluster.local. 60
@@ -297,7 +299,7 @@ const NEGATIVE_CASES: &str = "
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn name_below_suffix_is_never_forwarded() {
+async fn negative_and_refused_answers_need_no_upstream() {
     let upstream = upstream().await;
     let view = |suffix| Fixed::new(&[upstream.addr()]).search(suffix, &[]);
     let below = start(view("search.cluster.local"));
@@ -347,7 +349,8 @@ async fn completed_name_is_counted_by_result() {
         "\"servfail\"} 1",
     ];
     assert_eq!(queries, expected);
-    // `gone` takes one more lookup, for the other address type.
+    // `gone` takes one lookup more than `missing`: its name below `corp.test` exists without A
+    // records, so the server also looks up AAAA records of that name.
     let steps = metric(&server.metrics, "kubedns_search_steps_total ");
     assert_eq!(steps, Some(f64::from(1 + 1 + 5 + 6 + 5 + 4)));
     server.stop().await;

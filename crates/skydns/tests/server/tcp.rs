@@ -111,7 +111,7 @@ fn assert_closed(received: &Result<Vec<u8>, AskError>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_connections_leave_room_for_others() {
+async fn stalled_connections_block_no_query_and_are_closed() {
     let server = start(Fixed::new(&[]));
     let mut idle = Vec::new();
     for _ in 0..300 {
@@ -161,7 +161,7 @@ async fn trickling_query_closes_connection() {
 
 /// A client reads its answers slowly, but reads each answer before the server's timeout.
 #[tokio::test(flavor = "multi_thread")]
-async fn slow_client_does_not_delay_stop() {
+async fn slow_client_cannot_delay_stop_for_long() {
     /// Small kernel buffers make the server wait for the client.
     const KERNEL: u32 = 32 * 1024;
     const SEGMENT: u32 = 536;

@@ -216,7 +216,7 @@ fn three_zones(a: Fixed, b: Fixed) -> Fixed {
         .skydns_zone("b.test", b)
 }
 
-/// The same zones, with an alias of the configuration.
+/// The zones of [`three_zones`], and an alias from the configuration.
 fn zones_with_alias(alias: &str, target: &str, b: Fixed) -> Fixed {
     let name = |text| Name::parse(text).expect("the name must be valid");
     let mut own = OwnNames::new();
@@ -340,7 +340,7 @@ async fn ixfr_depends_on_client_version() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ixfr_over_udp_gets_only_soa_and_axfr_is_rejected() {
+async fn udp_response_to_transfer_query_has_at_most_soa() {
     let changed = ChangedPrimary::start().await;
     let others = Primary::start(Fixed::new(&[]).small(), "192.0.2.1");
     let ours = changed.address();
@@ -441,11 +441,11 @@ async fn receive_zone(mut stream: TcpStream) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn name_larger_than_message_is_transferred() {
+async fn name_whose_records_exceed_one_message_is_transferred() {
     let primary = Primary::start(Fixed::new(&[]), PEERS);
     let whole = receive_zone(request_zone_from(1, primary.server.address).await).await;
-    // The NS record, the CNAME record, A and SRV of the small name, and A and SRV of the large
-    // name.
+    // The NS record, the CNAME record of `out.apps.svc`, one A and one SRV record of
+    // `web.apps.svc`, and 5000 A and 5000 SRV records of `big.apps.svc`.
     assert_eq!(whole, 1 + 1 + 2 + 2 * 5000);
     primary.server.stop().await;
 }

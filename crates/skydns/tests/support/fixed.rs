@@ -61,7 +61,7 @@ fn base(text: &str) -> &'static [u8] {
     wire::name::parse_labels(text).unwrap_or_default().leak()
 }
 
-/// Steps and duration of an expensive lookup.
+/// The steps of an expensive lookup, and the duration of a lookup that [`Fixed::laborious`] counts.
 const LABOUR: (usize, Duration) = (100_000, Duration::from_millis(20));
 
 impl Fixed {

@@ -38,8 +38,8 @@ fn reply(octets: &[u8]) -> UpstreamReply {
 }
 
 /// Answers `query` with `reply`. Returns the length of the message, the number of answer records,
-/// the length of the OPT record, the TC flag, and whether `append_answer` reports that it truncated
-/// the answer.
+/// the length of the OPT record, the TC flag, and whether `append_answer` reports that the answer
+/// is truncated.
 fn answer(reply: &UpstreamReply, query: &[u8]) -> (usize, u16, usize, bool, bool) {
     let parsed = wire::Query::parse(query, Transport::Udp).unwrap();
     let mut out = Vec::new();
@@ -65,12 +65,16 @@ fn answer(reply: &UpstreamReply, query: &[u8]) -> (usize, u16, usize, bool, bool
 }
 
 #[test]
-fn large_options_are_dropped_to_fit() {
+fn options_that_leave_no_room_for_question_are_dropped() {
     for (what, option, expected) in [
         ("all of it fits", 400, (455, 1, 415, false, false)),
         ("fits exactly", 457, (512, 1, 472, false, false)),
         ("question and options fit", 458, (497, 0, 473, true, true)),
-        ("options leave no room", 474, (51, 1, OPT, false, false)),
+        (
+            "question and options do not fit",
+            474,
+            (51, 1, OPT, false, false),
+        ),
         ("very large options", 4000, (51, 1, OPT, false, false)),
     ] {
         let reply = reply(&upstream(0x8180, option));

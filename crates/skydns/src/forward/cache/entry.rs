@@ -61,8 +61,8 @@ pub(super) struct EntryHead {
     addresses: Option<RotatedRecords>,
     /// Time after `received` during which the reply is fresh, in seconds.
     pub(super) lifetime: u32,
-    /// End of the time in which the stale reply is used before the upstreams are tried again, in
-    /// milliseconds since `received`; 0 if the upstreams have not failed since then.
+    /// Until this time, clients get the stale reply without waiting for the upstreams. In
+    /// milliseconds since `received`; 0 until `record_failure` or `claim_retry` sets a time.
     retry_at: AtomicU32,
     /// RD, AD and CD of the query; see [`QueryKind`].
     query_flags: u16,
@@ -188,8 +188,8 @@ impl CacheEntry {
         self.head().rcode
     }
 
-    /// Current state of the entry; `None` if the upstreams must be queried first. A stale entry is
-    /// used without a query only for a while after a failure (RFC 8767, section 5).
+    /// Current state of the entry; `None` if the entry is too old, or if it is stale and `retry_at`
+    /// is unset or has passed (RFC 8767, section 5).
     pub(super) fn state_at(&self, limits: &CacheLimits, now: CacheTime) -> Option<EntryState> {
         let state = self.state_when_failing(limits, now)?;
         let retry_at = self.head().retry_at.load(Ordering::Relaxed);
@@ -223,7 +223,8 @@ impl CacheEntry {
         self.head().retry_at.store(next, Ordering::Relaxed);
     }
 
-    /// Whether the caller should retry the upstreams. Only one caller gets true in each interval.
+    /// Whether the caller should retry the upstreams. After one caller gets true, no caller gets
+    /// true until `recheck` has passed.
     pub(super) fn claim_retry(&self, recheck: Duration, now: CacheTime) -> bool {
         let due = self.head().retry_at.load(Ordering::Relaxed);
         if due > as_milliseconds(self.age_at(now)) {
@@ -248,7 +249,7 @@ impl CacheEntry {
     }
 
     /// Converts the time `pause` after `now` to milliseconds since `received`, the unit of the
-    /// field `retry_at`. The result is never 0, because 0 means that the upstreams have not failed.
+    /// field `retry_at`. The result is never 0, because 0 means that no time is set.
     fn time_after(&self, pause: Duration, now: CacheTime) -> u32 {
         as_milliseconds(self.age_at(now).saturating_add(pause)).max(1)
     }
@@ -392,9 +393,9 @@ struct ReplyLifetime {
 }
 
 impl ReplyLifetime {
-    /// The lifetime is the smallest TTL; for a negative answer, at most MINIMUM of the SOA record
-    /// (RFC 2308, section 5). `None` for a lifetime of zero, and for a negative answer without an
-    /// SOA record.
+    /// The lifetime is the smallest TTL, but at most [`MAX_TTL`]. For a negative answer, it is also
+    /// at most [`MAX_NEGATIVE_TTL`] and MINIMUM of the SOA record (RFC 2308, section 5). `None` for
+    /// a lifetime of zero, and for a negative answer without an SOA record.
     fn of_message(message: &Message<'_>, qtype: u16, code: u16) -> Option<Self> {
         let ttls = message.records().map(|record| valid_ttl(record.ttl));
         let shortest = ttls.min()?;

@@ -18,7 +18,7 @@ pub(super) struct RotatedRecords {
     length: u16,
     /// The number of records; more than one.
     count: NonZeroU16,
-    /// The number of answers so far. The counter wraps around.
+    /// The number of rotations so far. The counter wraps around.
     turn: AtomicU16,
 }
 
@@ -54,8 +54,8 @@ impl RotatedRecords {
         })
     }
 
-    /// Rotates the records, so that the first record is not the same as in the last answer. A
-    /// message that lacks some of the records stays unchanged.
+    /// Rotates the records to the left by `turn` places, and adds one to `turn`. A message that
+    /// lacks some of the records stays unchanged.
     pub(super) fn rotate(&self, message: &mut [u8]) {
         let start = usize::from(self.start);
         let length = usize::from(self.length);

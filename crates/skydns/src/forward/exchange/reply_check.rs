@@ -59,8 +59,8 @@ fn check_with_question(
     let header = heading.header;
     match Message::parse(bytes) {
         Ok(message) => ReplyCheck::Valid(UpstreamReply::of_message(&message, bytes, upstream)),
-        // Some servers truncate within a record. The incomplete reply is accepted, because the
-        // query is then retried over TCP.
+        // Some servers truncate within a record. Such a reply is accepted without its records, so
+        // that a query over UDP can be retried over TCP.
         Err(_) if header.is_truncated() => ReplyCheck::Valid(bare_reply(query, upstream, header)),
         Err(_) => ReplyCheck::Malformed,
     }
@@ -83,8 +83,8 @@ fn bare_reply(query: &UpstreamQuery, upstream: &Upstream, header: Header) -> Ups
     UpstreamReply::bare(query.bare_reply(header), header, upstream)
 }
 
-/// Checks the message received over a connection for the query `id`. An unusable message is a
-/// failure, because no other transport is left to try.
+/// Checks the message that a connection received for the query with the ID `id`. An unusable
+/// message is a failure, because no other transport is left to try.
 pub(super) fn check_stream_reply(
     exchange: UpstreamExchange<'_>,
     id: u16,
@@ -99,7 +99,7 @@ pub(super) fn check_stream_reply(
             ..reply
         }),
 
-        // A connection delivers one message for each ID, so the right reply will not come.
+        // A query gets only one message from its connection, so the right reply will not come.
         ReplyCheck::Mismatch => {
             exchange.metrics.count_mismatch();
             Err(UpstreamFailure::Garbage)

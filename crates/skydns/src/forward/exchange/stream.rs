@@ -41,7 +41,8 @@ async fn send_query(
     let mut broke = false;
 
     loop {
-        // After a broken connection, the others may be broken, too: a new one is preferred.
+        // After a connection breaks, the other connections to the upstream may be broken, too. So a
+        // new connection is preferred.
         let connection = exchange
             .pool
             .connection(exchange.upstream, exchange.metrics, broke)?;

@@ -79,7 +79,7 @@ fn dead_upstreams_come_last() {
 /// An upstream is probed after two unanswered names without an answer in between. The upstream is
 /// dead only if the probe gets no answer, too.
 #[test]
-fn silence_to_one_name_is_ignored() {
+fn silence_causes_probe_only_after_two_unanswered_names() {
     let (health, start) = (UpstreamHealth::default(), Instant::now());
     let [a, b] = [question(b"\x01a\0"), question(b"\x01b\0")];
     let silent = |question: &Arc<QueryKey>, seconds: u32| {
@@ -133,7 +133,7 @@ fn silence_to_one_name_is_ignored() {
 }
 
 #[test]
-fn failed_probe_marks_upstream_dead() {
+fn only_unanswered_probe_marks_upstream_dead() {
     let now = Instant::now();
     let [a, b] = [question(b"\x01a\0"), question(b"\x01b\0")];
     let suspected = || {

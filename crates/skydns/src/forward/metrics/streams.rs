@@ -1,4 +1,4 @@
-//! Metrics of connections to upstreams, and of their certificates.
+//! Metrics of connections to upstreams, and of the certificates of upstreams.
 
 use prometheus::{
     IntCounterVec, IntGauge, IntGaugeVec, Registry, register_int_counter_vec_with_registry,
@@ -64,7 +64,7 @@ impl StreamMetrics {
 
     /// Removes the metrics of an upstream's certificate.
     pub(super) fn remove_certificate(&self, upstream: &str) {
-        // Only upstreams over TLS have certificate metrics; for others the removal fails.
+        // The removal fails if the upstream has no such metrics, for example without TLS.
         for gauge in [&self.expiries, &self.trusted] {
             let _ = gauge.remove_label_values(&[upstream]);
         }

@@ -29,7 +29,7 @@ const MAX_UNSENT: usize = 16 * 1024;
 const READ_BUFFER: usize = 4096;
 /// Maximum number of replies with an ID that belongs to no query, for each connection.
 const MAX_MISMATCHES: usize = 64;
-/// If more queries than this wait for a reply, the places of abandoned queries are freed. A query
+/// If more queries than this wait for a reply, the permits of abandoned queries are freed. A query
 /// is abandoned when its caller has stopped waiting.
 const MANY_WAITING: usize = 16;
 /// If more IDs than this are in use, the connection takes no further queries. The IDs of abandoned
@@ -47,19 +47,21 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> UpstreamStream for S {}
 /// Reason why a query got no reply over a connection.
 #[derive(Debug)]
 pub(in crate::forward) enum AskError {
-    /// The connection ended before the query was sent. The caller may retry on another connection.
+    /// The query was not sent, because the connection takes no further queries. Also returned if
+    /// the task of the connection is stopped before the reply. The caller may retry on another
+    /// connection.
     Unsent,
     /// The connection ended before the reply, or could not be opened.
     Failed(UpstreamFailure),
 }
 
-/// A query in flight. The query has a place in the connection until the reply arrives. If the
-/// caller is gone, the place may be freed earlier; see `free_abandoned`.
+/// A query in flight. The query holds a permit of the connection until the reply arrives. If the
+/// caller is gone, the permit may be freed earlier; see `free_abandoned`.
 pub(super) struct PendingQuery {
     /// The message, preceded by its length in two octets.
     framed: Vec<u8>,
     reply: oneshot::Sender<StreamReply>,
-    /// The query's place in the connection; `None` if the place was freed before the reply.
+    /// The query's permit; `None` if the permit was freed before the reply.
     permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -81,8 +83,8 @@ pub(in crate::forward) struct UpstreamConnection {
 }
 
 impl UpstreamConnection {
-    /// Creates the handle of a connection with at most `depth` queries in flight, and the queue for
-    /// the connection's task.
+    /// Creates the handle of a connection, and the queue for the connection's task. At most `depth`
+    /// queries hold a permit at the same time, and further queries wait for a permit.
     pub(super) fn new(depth: usize) -> (Self, mpsc::Receiver<PendingQuery>) {
         let (questions, receiver) = mpsc::channel(depth);
         let connection = Self {
@@ -93,7 +95,7 @@ impl UpstreamConnection {
         (connection, receiver)
     }
 
-    /// Number of queries in flight.
+    /// Number of queries that hold a permit.
     pub(super) fn load(&self) -> usize {
         self.depth - self.permits.available_permits()
     }
@@ -103,7 +105,7 @@ impl UpstreamConnection {
         !self.questions.is_closed()
     }
 
-    /// Occupies the place of a query in flight.
+    /// Takes a permit, as a query does; `None` if no permit is left.
     #[cfg(test)]
     pub(super) fn occupy(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.permits).try_acquire_owned().ok()
@@ -189,8 +191,8 @@ impl<S: UpstreamStream> ConnectionWorker<S> {
         }
     }
 
-    /// Serves queries until the connection breaks, is closed or times out. `on_end` is called
-    /// before the waiting callers get the failure.
+    /// Serves queries until the connection ends. `on_end` is called before the waiting callers get
+    /// the failure.
     pub(super) async fn run(mut self, on_end: impl FnOnce(ConnectionEnd)) {
         let failure = self.serve_until_end().await;
         self.questions.close();
@@ -213,7 +215,8 @@ impl<S: UpstreamStream> ConnectionWorker<S> {
     async fn serve_until_end(&mut self) -> UpstreamFailure {
         let mut chunk = [0; READ_BUFFER];
         loop {
-            // Each step handles one event: octets, room to send, a query, or silence.
+            // Each step handles one event: octets arrive, octets can be sent, a query arrives, or
+            // the current wait times out.
             let due = self.timeout_at();
             let step = tokio::select! {
                 read = self.read.read(&mut chunk) => match read {
@@ -318,8 +321,9 @@ impl<S: UpstreamStream> ConnectionWorker<S> {
         Ok(())
     }
 
-    /// Frees the permits of abandoned queries. The IDs of these queries stay in use: a late reply
-    /// must not be taken for the reply to another query.
+    /// If more than [`MANY_WAITING`] queries wait, frees the permits of abandoned queries. The IDs
+    /// of abandoned queries stay in use: a late reply must not be taken for the reply to another
+    /// query. If more than [`MAX_IDS`] IDs are in use, the connection takes no further queries.
     fn free_abandoned(&mut self) {
         if self.waiting.len() > MANY_WAITING {
             for question in self.waiting.values_mut() {

@@ -18,7 +18,7 @@ pub(super) struct CertificateInfo<'a> {
 }
 
 impl<'a> CertificateInfo<'a> {
-    /// Parses a certificate in DER; `None` if the certificate is malformed.
+    /// Parses a certificate in DER; `None` if the expiry or the key cannot be parsed.
     pub(super) fn parse(der: &'a [u8]) -> Option<Self> {
         let certificate = DerElement::read(der)?.element;
         let signed = DerElement::read(certificate.value_of(SEQUENCE)?)?.element;

@@ -44,7 +44,8 @@ pub(super) enum DueNotice {
         id: u16,
         zone: Name,
     },
-    /// The secondary has not responded to any message.
+    /// The attempts have ended without a response. A late response to an earlier change does not
+    /// count.
     GivenUp {
         zone: Name,
     },
@@ -59,7 +60,7 @@ pub(super) struct NoticeResponse {
 }
 
 impl ZoneNotice {
-    /// Whether a message was sent and its response is still awaited.
+    /// Whether attempts are in progress, and have sent at least one message.
     fn expects_response(&self) -> bool {
         self.sent > 0 && self.due.is_some()
     }
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn error_response_is_reported_once() {
+    fn error_is_reported_unless_previous_response_was_error() {
         let start = Instant::now();
         let mut notices = PendingNotices::default();
         let mut errors = Vec::new();

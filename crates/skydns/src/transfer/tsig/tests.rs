@@ -66,7 +66,7 @@ fn refusal_response(message: &[u8], now: u64) -> RefusalResponse {
 }
 
 #[test]
-fn query_signed_with_key_is_accepted() {
+fn only_query_with_valid_tsig_counts_as_signed() {
     let is_signed = |message: &[u8]| check_query(message, NOW).unwrap().is_some();
     assert!(
         !is_signed(&soa_query()),
@@ -88,7 +88,7 @@ fn query_signed_with_key_is_accepted() {
 }
 
 #[test]
-fn query_signed_otherwise_is_refused() {
+fn query_with_invalid_tsig_is_refused() {
     let good = signed_query(&our_key(), NOW);
     let changed = |at: usize| {
         let mut message = good.clone();
@@ -156,7 +156,7 @@ fn signatures_of_one_response_are_chained() {
 }
 
 #[test]
-fn response_without_room_is_truncated() {
+fn response_is_truncated_only_if_signature_does_not_fit() {
     let flags = flag::QR | flag::AA | flag::RD | flag::RA;
     let whole = (flags | rcode::NXDOMAIN, false, [1, 0, 0, 1]);
     let cut = |additional| (flags | flag::TC, true, [1, 0, 0, additional]);
@@ -203,7 +203,8 @@ fn response_without_room_is_truncated() {
 }
 
 proptest::proptest! {
-    /// No message causes a panic, and only the unchanged signed query is accepted as signed.
+    /// A beginning of the signed query, followed by random octets, causes no panic. Such a message
+    /// is accepted as signed only if it equals the signed query.
     #[test]
     fn only_unchanged_query_counts_as_signed(
         mut octets in proptest::collection::vec(proptest::num::u8::ANY, 0..120),

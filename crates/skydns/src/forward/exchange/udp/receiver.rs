@@ -23,11 +23,10 @@ use crate::udp::UdpSocket;
 /// Token of the events other than replies: queries of clients, or the wake-up of the thread.
 pub(super) const OTHER: u64 = 0;
 
-/// Time between two searches for sockets to close. An unused socket stays open for at most its
-/// maximum age plus this time.
+/// Minimum time between two searches of a thread for sockets to close.
 const CLOSE_EVERY: Duration = Duration::from_millis(500);
 
-/// Pause after `epoll_wait` has failed. Apart from EINTR, no failure is expected.
+/// Pause after `epoll_wait` has failed with an error other than EINTR. No such error is expected.
 const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Size of the largest datagram, in octets.
@@ -37,12 +36,13 @@ const MAX_DATAGRAM: usize = 65_535;
 const EVENTS: usize = 32;
 
 thread_local! {
-    /// The sockets whose replies this thread receives; `None` if the thread receives no replies.
+    /// The sockets of the receiver that [`ReplyReceiver::of_this_thread`] has created on this
+    /// thread; `None` on all other threads.
     static SOCKETS_OF_THIS_THREAD: RefCell<Option<Arc<OpenSockets>>> = const { RefCell::new(None) };
 }
 
-/// The sockets whose replies this thread receives. Queries that begin on this thread use these
-/// sockets.
+/// The sockets for queries that begin on this thread, if the thread receives their replies itself
+/// (see [`ReplyReceiver::of_this_thread`]).
 pub(super) fn sockets_of_this_thread() -> Option<Arc<OpenSockets>> {
     SOCKETS_OF_THIS_THREAD.with_borrow(Clone::clone)
 }

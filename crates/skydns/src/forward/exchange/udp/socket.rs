@@ -17,12 +17,12 @@ use crate::forward::{UpstreamQuery, UpstreamReply};
 /// Maximum number of queries for which a socket is used.
 pub(super) const MAX_QUERIES: usize = 64;
 
-/// Time for which a socket is used for further queries.
+/// Age from which a socket takes no further queries.
 pub(super) const MAX_AGE: Duration = Duration::from_secs(2);
 
-/// Maximum number of mismatching datagrams on a socket. After more of them, all queries of the
-/// socket fail, and are sent again over TCP. An attacker who knows the port gets this number of
-/// guesses among 65,536 IDs.
+/// Maximum number of mismatching datagrams on a socket. After one more, all waiting queries of the
+/// socket fail as [`UpstreamFailure::Flooded`]. The limit bounds the number of IDs that an attacker
+/// who knows the port can try.
 const MAX_MISMATCHES: usize = 64;
 
 pub(super) type QueryOutcome = Result<UpstreamReply, UpstreamFailure>;
@@ -42,7 +42,7 @@ struct WaitingQuery {
     outcome: oneshot::Sender<QueryOutcome>,
 }
 
-/// An ID that was sent from the socket.
+/// The ID of a query that was added to the socket.
 #[derive(Debug)]
 struct UsedId {
     id: u16,
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn socket_takes_bounded_queries() {
+    fn socket_takes_max_queries_with_unique_ids_and_then_finishes() {
         let server = silent_server();
         let now = Instant::now();
         let socket = socket_to(server.local_addr().unwrap());

@@ -332,7 +332,8 @@ impl SentQuery {
     /// Waits for the reply.
     pub(super) async fn outcome(&mut self) -> QueryOutcome {
         let outcome = (&mut self.added.outcome).await;
-        // The socket owns the other end of the channel, so the channel closes only with the socket.
+        // The socket keeps the other end of the channel until it sends the outcome, so the channel
+        // does not close before the outcome.
         outcome.unwrap_or(Err(UpstreamFailure::NoSocket))
     }
 }

@@ -89,7 +89,7 @@ async fn silent_connection_takes_no_queries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn places_are_freed_after_reply_or_abandonment() {
+async fn permits_are_freed_after_reply_or_abandonment() {
     let (connection, mut server, _task) = connection(2);
     for _ in 0..10 {
         let (one, two) = (connection.ask(query()), connection.ask(query()));
@@ -105,7 +105,8 @@ async fn places_are_freed_after_reply_or_abandonment() {
         let gone = tokio::time::timeout(Duration::from_millis(1), connection.ask(query()));
         assert!(gone.await.is_err());
     }
-    // When a reply arrives, the connection frees the places of abandoned queries.
+    // If more than `MANY_WAITING` queries still wait after a reply, the connection frees the
+    // permits of abandoned queries.
     let (answer, ()) = tokio::join!(connection.ask(query()), async {
         let mut questions = vec![0; query().len() * 2 * MANY_WAITING];
         server.read_exact(&mut questions).await.unwrap();
@@ -118,7 +119,7 @@ async fn places_are_freed_after_reply_or_abandonment() {
     assert_eq!(connection.load(), 0);
 }
 
-/// Any number of late replies count as replies to abandoned queries, not as mismatches.
+/// Late replies count as replies to abandoned queries, not as mismatches.
 #[tokio::test(start_paused = true)]
 async fn late_reply_is_no_mismatch() {
     let (connection, mut server, _task) = connection(4 * MAX_MISMATCHES);
@@ -131,8 +132,9 @@ async fn late_reply_is_no_mismatch() {
     let (first, rest) = questions.split_at_mut(query().len() * late);
     server.read_exact(first).await.unwrap();
     for _ in 0..2 {
-        // When the first reply arrives, the connection frees the places of abandoned queries, but
-        // their IDs stay in use. A query after that must still get its own reply.
+        // After the first reply, more than `MANY_WAITING` queries still wait. So the connection
+        // frees the permits of abandoned queries, but their IDs stay in use. The next query must
+        // still get its own reply.
         let (answer, ()) = tokio::join!(connection.ask(query()), async {
             server.read_exact(rest).await.unwrap();
             server.write_all(rest).await.unwrap();
