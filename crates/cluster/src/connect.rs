@@ -62,7 +62,7 @@ pub enum ConnectError {
         "neither --kubecfg-file nor --kube-master-url is given, and there is no service account: {reason}"
     )]
     InCluster {
-        /// The missing file or variable.
+        /// The reason why there is no service account.
         reason: String,
     },
     /// A setting of the connection cannot be used: a certificate, a credential, the proxy or the
@@ -383,7 +383,7 @@ fn check_context(file: &Kubeconfig, context: &str) -> Result<(), String> {
 }
 
 /// The configuration of a service account, as in client-go: the file `namespace` is not needed, and
-/// without `ca.crt` the system's certificates are trusted.
+/// without a usable `ca.crt` the system's certificates are trusted.
 fn from_service_account(
     directory: &Path,
     variable: impl Fn(&str) -> Option<String>,

@@ -113,7 +113,7 @@ impl ClusterDomains {
         self.all().map(|domain| domain.bare().to_owned()).collect()
     }
 
-    /// The further domains, parsed.
+    /// The further domains as names.
     pub fn other_names(&self) -> Vec<Name> {
         self.others.iter().map(Domain::name).collect()
     }
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn domain_is_labels_with_final_dot() {
+    fn domain_is_parsed_or_rejected() {
         assert_eq!("a".parse(), Ok(Domain("a.".to_owned())));
         assert_eq!("a.b-c.d.".parse(), Ok(Domain("a.b-c.d.".to_owned())));
         assert_eq!("a..".parse::<Domain>(), Err(DomainError::Label));

@@ -1,5 +1,5 @@
 //! The index applies the watchers' events, keeps the objects, and publishes the records built from
-//! the objects. No other module publishes records.
+//! the objects. No other module replaces the published [`Snapshot`].
 
 mod apply;
 mod objects;
@@ -40,8 +40,8 @@ pub use store::ObjectStore;
 /// The objects and the records built from them. [`Index::apply`] takes events; queries see changes
 /// only after [`Index::publish`].
 ///
-/// The records depend only on the objects and on the endpoints source in use, not on the order of
-/// events.
+/// The records depend on the configuration, the objects and the endpoints source in use, but not on
+/// the order of events.
 pub struct Index {
     options: IndexOptions,
     store: ObjectStore,
@@ -73,7 +73,7 @@ pub struct Index {
 #[derive(Default)]
 struct ExternalServices {
     services: TreeCache<Arc<ExternalNode>>,
-    /// Whether the external zone has changed since the last [`Index::publish`].
+    /// Whether the external zone has changed since it was last published.
     changed: bool,
 }
 
@@ -182,7 +182,8 @@ impl Index {
     }
 
     /// Serves `address` as the address of a pod in each of `namespaces`, as stored in a snapshot
-    /// file, until the first list of pods is complete.
+    /// file. In each namespace, this ends when the first list of its pods is complete. Does nothing
+    /// unless pods are watched.
     pub fn serve_stale_pods(
         &mut self,
         address: IpAddr,
@@ -217,9 +218,9 @@ impl Index {
         // find their objects.
         self.publish_objects();
 
-        // Before the index has synced, no client gets the records, so they are not published. If
-        // they were published, each batch of the lists would have to copy the published records
-        // that it changes.
+        // Before the index has synced, no client gets the records of Services, so a change of these
+        // records alone publishes nothing. If it did, each batch of the lists would have to copy
+        // the published records that it changes.
         let changed = std::mem::take(&mut self.changed);
         if !changed && (outdated.is_empty() || !self.has_synced()) {
             return false;
@@ -244,8 +245,8 @@ impl Index {
         }
     }
 
-    /// Makes all changes of objects visible to readers, including those that change no record. Like
-    /// the records, the objects are not published before the index has synced.
+    /// Makes all changes of objects visible to readers, including those that change no record.
+    /// Publishes nothing before the index has synced.
     fn publish_objects(&mut self) {
         let Some(source) = self.source else { return };
         if self.has_synced() && std::mem::take(&mut self.objects_unpublished) {
@@ -290,7 +291,7 @@ impl Index {
         std::mem::take(&mut self.objects_changed)
     }
 
-    /// Counts of the objects. Every object is visited.
+    /// Counts of the objects. Visits every Service, Endpoints object and slice.
     pub fn counts(&self) -> ObjectCounts {
         let watches_pods = self.options.pods.watches_pods();
 

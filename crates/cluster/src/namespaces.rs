@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn namespaces_are_parsed() {
+    fn namespace_lists_are_parsed_or_rejected() {
         let read = |text: &str| text.parse::<NamespaceList>().map(|list| list.0.join(" "));
         assert_eq!(read(""), Ok(String::new()));
         assert_eq!(read("apps, shop,,apps"), Ok("apps shop".to_owned()));

@@ -252,7 +252,7 @@ pub struct Address {
     /// The address. An IPv4-mapped IPv6 address is converted to IPv4.
     pub ip: IpAddr,
     /// The hostname, never empty. With `--endpoint-names=pod`, the name of the pod replaces a
-    /// missing hostname.
+    /// missing hostname if the name is a valid label.
     pub hostname: Option<SmolStr>,
 }
 
@@ -330,7 +330,7 @@ pub struct SliceEndpoint {
     /// The addresses.
     pub addresses: OneOrMany<IpAddr>,
     /// The hostname, never empty. With `--endpoint-names=pod`, the name of the pod replaces a
-    /// missing hostname.
+    /// missing hostname if the name is a valid label.
     pub hostname: Option<SmolStr>,
     /// Whether the endpoint is ready: it serves and is not terminating, or its Service publishes
     /// unready addresses.
@@ -392,7 +392,7 @@ pub struct Namespace {
 pub struct Pod {
     /// Namespace and name.
     pub key: ObjectKey,
-    /// The addresses (`status.podIPs`); empty if the pod has ended.
+    /// The addresses (`status.podIPs`, else `status.podIP`); empty if the pod has ended.
     pub addresses: OneOrMany<IpAddr>,
 }
 
@@ -409,7 +409,7 @@ pub struct ScheduledPod {
 
 /// A `ServiceImport`: a Service of the cluster set. An import of type `Headless` is read as a
 /// headless Service. An import of any other type, such as `ClusterSetIP`, is read as a Service with
-/// cluster IPs, or, if the import has no IP yet, as a Service without a cluster IP.
+/// cluster IPs, or, if the import has no valid IP yet, as a Service without a cluster IP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceImport(pub Service);
 

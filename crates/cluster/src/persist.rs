@@ -67,7 +67,8 @@ pub enum SnapshotError {
         /// The domain and the flags of this process.
         expected: String,
     },
-    /// The last line is not a trailer, or the number of objects in the trailer is wrong.
+    /// The file does not end with a trailer and a line feed, or the number of objects in the
+    /// trailer is wrong.
     #[error("the last line of the file is missing or damaged")]
     Incomplete,
     /// The content does not match the checksum.
@@ -170,7 +171,7 @@ impl SavedSnapshot {
     ///
     /// # Errors
     ///
-    /// [`SnapshotError`] unless [`encode`] wrote exactly this content for the same domain.
+    /// [`SnapshotError`] unless [`encode`] wrote exactly this content with the same `domain`.
     pub fn decode(content: &[u8], domain: &str) -> Result<Self, SnapshotError> {
         let first = split_first_line(content).ok_or(SnapshotError::Foreign)?;
         let header = FileHeader::parse(first.line, domain)?;

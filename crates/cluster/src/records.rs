@@ -79,12 +79,13 @@ pub struct RecordOptions {
     /// Whether a ClusterIP Service without ready endpoints has no names in the cluster's zone
     /// (`--ignore-empty-services`). Its reverse records stay.
     pub ignore_empty_services: bool,
-    /// The preferred zone (`--prefer-zone`). The answers for a headless Service contain only the
-    /// addresses that serve this zone, if there are enough.
+    /// The preferred zone (`--prefer-zone`). If enough addresses serve this zone, the answers for
+    /// the names of a headless Service and of its ports may leave out the other addresses.
     pub preferred_zone: Option<PreferredZone>,
-    /// The node of this server (`--prefer-zone=auto` or `hints`). If each IP family has a ready
-    /// address with a hint for this node, the answers for a headless Service contain only the
-    /// addresses with this hint. This rule comes before the preferred zone.
+    /// The node of this server (`--prefer-zone=auto` or `hints`). The answers for the names of a
+    /// headless Service and of its ports may leave out the addresses without a hint for this node.
+    /// For this, each IP family that has addresses must have a ready address with the hint. This
+    /// rule comes before the preferred zone.
     pub preferred_node: Option<SmolStr>,
     /// Whether headless Services have zonal names (`--zonal-names`).
     pub zonal_names: bool,
@@ -229,8 +230,8 @@ impl RecordOptions {
 
     /// The endpoints that the clients of this server should use. The first of these rules that
     /// applies decides:
-    /// - The endpoints with a hint for the server's node, if each IP family has a ready endpoint
-    ///   with this hint.
+    /// - The endpoints with a hint for the server's node, if each IP family that has endpoints has
+    ///   a ready endpoint with this hint.
     /// - The endpoints that serve the preferred zone, if there are enough.
     /// - All endpoints.
     fn preference_among(&self, groups: &[EndpointGroup<'_>]) -> Preference<'_> {
@@ -287,7 +288,7 @@ fn own_pointer(service: &Service, base: &Arc<[u8]>) -> Pointer {
     }
 }
 
-/// The labels of a port, such as `_tcp` and `_http`; `None` for a port without a name.
+/// The labels of a port, such as `_tcp` and `_http`; `None` without a name or without a protocol.
 pub(crate) fn port_path(protocol: &Protocol, name: &SmolStr) -> Option<[SmolStr; 2]> {
     if name.is_empty() || protocol.as_str().is_empty() {
         return None;

@@ -42,8 +42,8 @@ pub struct Snapshot {
     pub services: TreeCache<Arc<ServiceNode>>,
     /// The entries of ExternalName Services, by namespace and name.
     pub aliases: TreeCache<Arc<ExternalName>>,
-    /// The addresses at zonal names, by namespace and name of the headless Service. Only filled
-    /// with `--zonal-names`.
+    /// The addresses of each headless Service in each topology zone. The keys are the namespace and
+    /// the name of the Service. Only filled with `--zonal-names`.
     pub zonal: TreeCache<Arc<ZonalNode>>,
     /// The PTR names of each address. The name of the oldest Service comes first.
     pub reverse: Map<IpAddr, OneOrMany<Pointer>>,

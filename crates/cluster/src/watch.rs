@@ -2,7 +2,7 @@
 //!
 //! Invariants, whatever the API server does:
 //! - An interrupted watch is resumed at its last resource version. An interrupted list is resumed
-//!   at the page that failed, as long as the API server accepts the continue token.
+//!   at the page that failed, as long as the API server may still know the continue token.
 //! - A new list replaces a watch only if the API server no longer knows the resource version, if
 //!   the API server's database was wiped or restored, or if the watch fails several times in a row
 //!   because of its content (see `position`). No object is removed before that list is complete.
@@ -89,8 +89,8 @@ impl FeedState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeedPhase {
     /// No watch is open. Either the feed has just started, or its last failure concerns every
-    /// collection: the API server is unreachable, rejects the credentials, is overloaded or
-    /// requests a pause.
+    /// collection: there are no credentials, or the API server is unreachable, rejects the
+    /// credentials, is overloaded or requests a pause.
     Away,
     /// No watch is open. The last failure has another cause, and is not a refusal.
     Failing,
@@ -116,12 +116,13 @@ pub struct WatchTiming {
     /// The first pause between failed attempts, and the longest pause if neither `max_pause` nor
     /// `max_pause_refused` applies.
     pub backoff: RangeInclusive<Duration>,
-    /// The longest pause while the API server is unreachable or requests a pause, and before a
-    /// refusal is treated as lasting. The pause is short, so that a recovery is noticed within
-    /// seconds. A longer pause that the API server requests has precedence.
+    /// The longest pause while the API server is unreachable or requests a pause, while there are
+    /// no credentials, and before a refusal is treated as lasting. The pause is short, so that a
+    /// recovery is noticed within seconds. A longer pause that the API server requests has
+    /// precedence.
     pub max_pause: Duration,
-    /// The longest pause while a collection is refused, if the collection is optional and its
-    /// objects need not be kept up to date.
+    /// The longest pause while a refusal is treated as lasting, if the collection is optional and
+    /// its objects need not be kept up to date.
     pub max_pause_refused: Duration,
     /// Time after which a refusal is treated as lasting. A starting API server briefly refuses
     /// everything.

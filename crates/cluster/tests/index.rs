@@ -133,7 +133,7 @@ fn visible_records(published: &Published) -> String {
     lines.join("\n")
 }
 
-/// The records of further zones, as text.
+/// The records in [`Snapshot::zones`], the zones in addition to the cluster's zone, as text.
 fn further_records(snapshot: &Snapshot) -> Vec<String> {
     const BELOW: [&[&str]; 5] = [
         &[],
@@ -402,8 +402,7 @@ fn apply_edit(index: &mut Index, cluster: &ClusterObjects, step: &ClusterEdit) {
     }
 }
 
-/// Example pods: the namespaces of the pods at each address. Each value of `time` selects other
-/// pods.
+/// Example pods: the namespaces of the pods at each address. The pods depend on `time`.
 fn pods(time: u64) -> treecache::Map<IpAddr, Arc<[SmolStr]>> {
     let of = |n: u64| {
         [SmolStr::from(if (time + n).is_multiple_of(3) {
@@ -466,7 +465,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
     #[test]
-    fn event_history_never_changes_the_records(
+    fn records_depend_only_on_final_objects(
         options in prop_oneof![Just(IndexOptions::default()), options()],
         start in proptest::collection::vec(change(), 0..24),
         steps in proptest::collection::vec(step(), 0..25),
@@ -478,7 +477,8 @@ proptest! {
         let (mut index, published) = index_with(&options);
         index.apply(own_node(cluster.zone.clone()));
         list(&mut index, &cluster);
-        // Endpoints become the source while the slices are listed, after `listed_before` of them.
+        // Endpoints become the source while the slices are listed: after `listed_before` slices, or
+        // after all slices if there are fewer.
         let mut source = EndpointsSource::Endpoints;
         list_slices(&mut index, &cluster, |index, listed| {
             if listed == listed_before.min(cluster.slices.len()) {

@@ -41,7 +41,7 @@ pub enum ExchangeError {
         /// Cause of the error.
         reason: String,
     },
-    /// The server could not be reached.
+    /// No socket could be connected to the server.
     #[error("dial {transport} {server}: {reason}")]
     Dial {
         /// Transport of the query.

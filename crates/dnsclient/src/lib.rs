@@ -2,7 +2,7 @@
 //! name, and reads the files hosts(5) and resolv.conf(5).
 //!
 //! * [`query_server`]: one query over UDP or TCP, with a timeout, a random ID and a socket of its
-//!   own. The error texts are the same as in Go.
+//!   own. The error texts are those of Go. An error text may end with a note about ignored packets.
 //! * [`query_with_tcp_retry`]: one query over UDP, and over TCP if the answer is truncated. It uses
 //!   hickory-net.
 //! * [`external_queries`]: the queries that test an upstream. [`DnsAnswer::is_usable`] tells

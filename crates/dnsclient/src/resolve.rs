@@ -1,12 +1,13 @@
 //! Addresses of stub servers (the servers of stub domains) that are given by name, kept up to date
 //! for nanny and kubedns.
 //!
-//! Names under the cluster domain are looked up at kubedns. All other names are looked up in
-//! `/etc/hosts`, then with the servers and the search list of resolv.conf. A lookup in DNS is
-//! repeated after the TTL of its answer, at the earliest after 5 seconds and at the latest after an
-//! hour. A lookup in `/etc/hosts` is repeated after 30 seconds. A failed lookup is retried and
-//! delays no other name. The known addresses are dropped if servers report that the name has no
-//! address. They are kept if the lookup fails.
+//! Names in the domains of [`LookupSources::cluster_domains`] are looked up at kubedns. All other
+//! names are looked up in `/etc/hosts`, then with the servers and the search list of resolv.conf.
+//! If DNS returns addresses, the lookup is repeated after the shortest TTL, at the earliest after 5
+//! seconds and at the latest after an hour. If `/etc/hosts` has addresses, the lookup is repeated
+//! after 30 seconds. A lookup without addresses is repeated after at most 30 seconds. If servers
+//! report that the name has no address, the known addresses are dropped. If the lookup fails, the
+//! known addresses are kept.
 
 mod entry;
 mod lookup;
@@ -158,8 +159,8 @@ impl ServerNameResolver {
         self.publish();
     }
 
-    /// Makes new lookups due for all names outside the cluster domain. Called when resolv.conf has
-    /// changed, because the new servers may return other addresses.
+    /// Makes new lookups due for all names that are not looked up at kubedns. Called when
+    /// resolv.conf has changed, because the new servers may return other addresses.
     fn repeat_external_lookups(&mut self) {
         self.resolv_conf.mark_unchanged();
         for (name, entry) in &mut self.entries {

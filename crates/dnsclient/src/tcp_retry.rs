@@ -59,7 +59,7 @@ pub async fn query_with_tcp_retry(
         return Ok(answer);
     }
 
-    // hickory applies the timeout to the connection and to the answer separately. This timeout
+    // hickory applies the timeout to the connection and to the answer separately. The outer timeout
     // bounds both together.
     tokio::time::timeout(timeout, query_over_tcp(address, query, timeout))
         .await
@@ -110,8 +110,8 @@ async fn first_answer(
     exchange: &DnsExchange<ServerSockets>,
     query: &Query,
 ) -> Result<DnsAnswer, NetError> {
-    // EDNS is not needed. Without it, dnsmasq and kubedns truncate an answer at 512 octets, and the
-    // caller then queries over TCP.
+    // EDNS is not needed. Without EDNS, an answer over UDP is truncated if it is longer than 512
+    // octets. `query_with_tcp_retry` then queries over TCP.
     let mut options = DnsRequestOptions::default();
     options.use_edns = false;
 

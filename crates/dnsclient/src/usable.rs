@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failure_of_server_is_unusable() {
+    fn only_servfail_and_refused_are_unusable() {
         let [root, ..] = &external_queries(None)[..] else {
             panic!("no query")
         };

@@ -7,7 +7,7 @@ use wire::rfc1123;
 
 use crate::hosts::{normalized_host, normalized_own_name};
 
-/// Maximum number of aliases. dnsmasq gets a `server=` line for each alias.
+/// Maximum number of aliases. dnsmasq may get a `server=` line for each alias.
 const MAX_ALIASES: usize = 4096;
 
 /// Target of an alias.

@@ -14,11 +14,11 @@ use crate::query_log::QueryLog;
 
 /// A valid kube-dns configuration. Without a `ConfigMap`, [`Config::default`] is used.
 ///
-/// All domain names are in lower case without a trailing dot. The first label of a name in `hosts`
-/// and `aliases` may be `*`, and the domain `.` in `external_rules` contains all names. All
-/// addresses are parsed. Therefore no value that dnsmasq receives contains a line break or a
-/// special character of dnsmasq. dnsmasq does not support upstreams with a protocol
-/// (`tls://192.0.2.1#NAME`), and never receives them.
+/// Domain names consist of letters, digits, `-` and dots, in lower case without a trailing dot. The
+/// first label of a name in `hosts` and `aliases` may be `*`, and the domain `.` in
+/// `external_rules` contains all names. All addresses are parsed. Therefore no value that dnsmasq
+/// receives contains a line break or a special character of dnsmasq. dnsmasq does not support
+/// upstreams with a protocol (`tls://192.0.2.1#NAME`), and never receives them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {
     /// The domain of each federation, by the federation's name (`federations`).
@@ -60,8 +60,8 @@ impl Config {
         self.own_names().next().is_some()
     }
 
-    /// Whether kubedns must receive every query for an external name, because dnsmasq cannot apply
-    /// the rules as kubedns does.
+    /// Whether `external_rules` can change any answer. If so, kubedns must receive every query for
+    /// an external name, because dnsmasq cannot apply these rules as kubedns does.
     pub fn has_external_rules(&self) -> bool {
         self.external_rules.have_effect()
     }

@@ -16,8 +16,8 @@ pub(crate) const MAX_SHOWN_CHARS: usize = 200;
 /// An invalid value. A `ConfigMap` with an invalid value is rejected as a whole. In the flag
 /// `--nameservers`, only the invalid servers are dropped.
 ///
-/// The error text is one line: the reason, the key, the value, and the accepted values. A reason
-/// that kube-dns also reports is worded as in kube-dns.
+/// The error text is one line: the reason, the key, the value, and the accepted values. Most
+/// reasons that kube-dns also reports are worded as in kube-dns.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} (key {key}, value {value:?}; accepted: {accepted})")]
 pub struct ConfigError {

@@ -69,7 +69,7 @@ pub enum DeniedAnswer {
 /// An invalid rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RuleError {
-    /// The domain is not a domain name.
+    /// The text is not a domain: [`normalized_domain`] rejects the text.
     #[error("invalid domain name: {0:?}")]
     Domain(String),
     /// The domain is the root, but this key accepts only domains below the root.
@@ -87,13 +87,13 @@ pub(crate) enum RuleError {
     /// The value is neither `true` nor `false`.
     #[error("{0:?} is neither true nor false")]
     Truth(String),
-    /// There are more than [`MAX_DOMAINS`].
+    /// There are more than [`MAX_DOMAINS`] domains.
     #[error("too many domains: {0}, at most {MAX_DOMAINS} are accepted")]
     TooMany(usize),
 }
 
 impl ExternalRules {
-    /// Whether the rules can change the answer to any query for an external name.
+    /// Whether the rules can change answers to queries for external names.
     pub fn have_effect(&self) -> bool {
         let filters = self.filter_types.values().any(|types| !types.is_empty());
         let denies = !self.denied_names.is_empty() || self.bogus_priv;
@@ -197,8 +197,8 @@ fn parse_domains<R, T>(
     Ok(domains)
 }
 
-/// The domain in lower case without a trailing dot, or `.` for the root; `None` if it is not a
-/// domain.
+/// The domain in lower case without a trailing dot, or `.` for the root; `None` if
+/// [`rfc1123::is_subdomain`] rejects the domain.
 pub(crate) fn normalized_domain(written: &str) -> Option<String> {
     if written == ALL_NAMES {
         return Some(written.to_owned());

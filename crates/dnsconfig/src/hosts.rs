@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_parsed_as_in_hosts_5() {
+    fn hosts_text_becomes_two_maps_or_an_error() {
         for (text, expected) in [
             ("", "{} {}"),
             ("# nothing\n\n   \t\n", "{} {}"),

@@ -13,7 +13,7 @@ const ACCEPTED: &str =
 /// The value of the flag: the valid servers, and the errors of the other entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nameservers {
-    /// The valid servers, in the given order.
+    /// The valid servers in the given order, at most [`MAX_NAMESERVERS`].
     pub good: Vec<Upstream>,
     /// An error for each invalid entry, and one error for all entries after the maximum number of
     /// valid servers.
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn invalid_nameservers_leave_valid_ones() {
+    fn valid_nameservers_are_kept_beside_invalid_ones() {
         let servers =
             parse("192.0.2.1, dns.example,[2001:db8::1]:5353,tls://192.0.2.2%dns.example,");
         let good: Vec<String> = servers.good.iter().map(ToString::to_string).collect();

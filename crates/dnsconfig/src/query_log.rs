@@ -23,9 +23,9 @@ pub struct QueryLog {
     pub filter: QueryFilter,
     /// Maximum number of lines per second.
     pub rate: u32,
-    /// The time when logging ends.
+    /// The latest time at which logging ends, if given.
     pub until: Option<SystemTime>,
-    /// The duration after which logging ends, counted from its start.
+    /// The maximum duration of logging, if given.
     pub lasts: Option<Duration>,
 }
 
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn earlier_end_counts() {
+    fn logging_ends_at_earlier_limit() {
         let second = Duration::from_secs(1);
         let begun = SystemTime::UNIX_EPOCH + 1000 * second;
         let log = |until: Option<u64>, lasts: Option<u64>| QueryLog {

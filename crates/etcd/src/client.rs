@@ -119,8 +119,8 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether etcd rejects the token, because the token has expired, or because the users or roles
-    /// of etcd have changed.
+    /// Whether etcd rejects the token, for example because the token has expired, or because the
+    /// users or roles of etcd have changed.
     fn is_token_rejected(&self) -> bool {
         matches!(self, Self::Refused { status, message }
             if *status == StatusCode::UNAUTHORIZED || message.contains("auth: revision"))
@@ -173,8 +173,8 @@ impl EtcdClient {
         })
     }
 
-    /// Posts a request and reads the whole response. If etcd rejects the token, requests a new
-    /// token and tries again.
+    /// Posts a request and reads the whole response. If etcd rejects a token from an earlier
+    /// request, requests a new token and tries once more.
     pub(crate) async fn post_json<T: DeserializeOwned>(
         &mut self,
         path: &str,

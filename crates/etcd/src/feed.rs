@@ -2,10 +2,10 @@
 //!
 //! A session uses one etcd member and has one watch. The first session lists the keys, and watches
 //! for changes after the revision of the list. If a session fails, the next session continues the
-//! watch at the last revision. The keys are listed again if etcd has compacted the last revision, if
-//! an event cannot be used, or if etcd was set up anew or restored from a backup. If the zone takes too much memory, its
-//! keys are listed again after growing pauses. Until the new list is complete, the last state stays
-//! published.
+//! watch at the last revision. The keys are listed again if etcd has compacted the last revision,
+//! if an event cannot be used, or if etcd was set up anew or restored from a backup. If the zone
+//! takes too much memory, its keys are listed again after growing pauses. Until the new list is
+//! complete, the last state stays published.
 //!
 //! An open connection does not prove that a watch still works: a proxy may have lost its own
 //! connection to etcd. So if a watch is silent, the last known state is compared with the zone in
@@ -32,7 +32,8 @@ use crate::tree::MessageTree;
 /// Maximum number of keys in one page of a list. Smaller pages are requested if a response is too
 /// large.
 const PAGE_SIZE: usize = 1000;
-/// Maximum memory for the messages of one zone, in octets, see [`MessageTree::octets`].
+/// Maximum memory for the values of one zone (SkyDNS messages), in octets, see
+/// [`MessageTree::octets`].
 const MAX_OCTETS: usize = 128 << 20;
 /// If no frame of the watch arrives within this time, the feed checks the zone in etcd for changes.
 /// A new watch must be confirmed within this time.
@@ -46,7 +47,7 @@ const LONGEST_SILENCE: Duration = Duration::from_mins(12);
 const MIN_SUCCESS: Duration = Duration::from_secs(10);
 /// Maximum number of log lines about skipped keys, for each page or frame.
 const MAX_LOGGED: usize = 5;
-/// The first and the longest pause after a failed session.
+/// The first and the longest pause after a session, unless the zone was too large.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// The first and the longest pause before a zone that was too large is listed again. Such a list
@@ -89,7 +90,7 @@ struct ReachedState {
     /// Number of keys in the zone's range at this revision, including keys that are skipped or
     /// belong to other zones.
     key_count: u64,
-    /// The last revision at which a check has found the same keys as at the revision of `header`.
+    /// The revision of the last list, or of a later check that found no change.
     checked_revision: u64,
 }
 

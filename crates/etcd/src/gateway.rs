@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use thiserror::Error;
 
-/// Maximum size of a frame of a watch, in octets.
+/// Maximum number of octets that [`WatchFrames`] holds. A frame of a watch cannot be larger.
 pub const MAX_FRAME: usize = 32 << 20;
 
 /// The etcd cluster that sent a response, and the revision of that cluster.
@@ -106,7 +106,7 @@ pub struct KeyEvent {
     /// Whether the key was set or deleted.
     #[serde(rename = "type")]
     pub kind: KeyEventKind,
-    /// The key, and its value unless it was deleted.
+    /// The key with its value. If the key was deleted, the value is empty.
     pub kv: KeyValue,
 }
 
@@ -221,7 +221,7 @@ impl WatchFrames {
     ///
     /// # Errors
     ///
-    /// If a frame exceeds [`MAX_FRAME`].
+    /// If the unread octets, including `octets`, exceed [`MAX_FRAME`].
     pub fn push_octets(&mut self, octets: &[u8]) -> Result<(), GatewayError> {
         if self.pending.len() + octets.len() > MAX_FRAME {
             return Err(GatewayError::Large(MAX_FRAME));
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn error_message_is_that_of_etcd() {
+    fn etcd_errors_and_foreign_bodies_are_reported() {
         let cases = [
             (
                 r#"{"error":"e","message":"required revision has been compacted","code":11}"#,

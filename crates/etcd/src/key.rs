@@ -59,8 +59,8 @@ impl ZoneKeys {
         self.start.clone().into_bytes()..format!("{}0", self.start).into_bytes()
     }
 
-    /// The labels of a key below the zone; empty for the zone's own key. `None` if the key belongs
-    /// to another zone.
+    /// The labels of a key below the zone; empty for the zone's own key. `None` if the key is not a
+    /// key of this zone.
     ///
     /// # Errors
     ///
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn key_is_path_of_labels() {
+    fn key_is_path_of_valid_labels() {
         let long = "x".repeat(64);
         let many = vec!["y".repeat(60); 4].join("/");
         let cases: [(&str, Result<&[&str], KeyError>); 8] = [

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn host_is_address_or_name() {
+    fn host_is_address_name_or_nothing() {
         for (case, json, host) in [
             ("nothing at all", "{}", Host::Nothing),
             (

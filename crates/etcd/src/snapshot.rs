@@ -1,4 +1,4 @@
-//! The view of a DNS server that serves only zones of etcd, without a cluster: an immutable
+//! The view of a DNS server that serves zones of etcd without a cluster: an immutable
 //! [`EtcdSnapshot`], and [`EtcdBackend`], from which readers load the current snapshot.
 
 use std::net::IpAddr;

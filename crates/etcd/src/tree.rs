@@ -1,10 +1,11 @@
-//! The SkyDNS messages of a zone as a persistent tree, and the lookup of a name by the rules of
-//! SkyDNS and CoreDNS. A SkyDNS message is the JSON value of a key in etcd.
+//! The SkyDNS messages of a zone as a tree that is cheap to clone, and the lookup of a name by the
+//! rules of SkyDNS and CoreDNS. A SkyDNS message is the JSON value of a key in etcd.
 //!
 //! A lookup returns all messages below the key of the name, at any depth. If no message is below
 //! the key, the lookup returns the message of the key. In the name, `*` and `any` match any label.
-//! A lookup of such a name returns the messages of all matching keys, and the messages below these
-//! keys. If messages have groups, the lookup may return only some of these messages.
+//! A lookup of a name with such a wildcard returns the messages of all matching keys, and the
+//! messages below these keys. If messages have groups, or if several messages have the same host
+//! name, the lookup may return only some of these messages.
 
 use std::sync::Arc;
 
@@ -54,10 +55,10 @@ pub(crate) struct StoredMessage {
     pub(crate) message: SkydnsMessage,
     /// Labels of the key below the zone, joined by slashes.
     pub(crate) key: Box<str>,
-    /// First label of the target name that SRV, MX and NS answers use for this message; empty if
-    /// the target is the name of the zone.
+    /// First label of the target name that SRV, MX and NS answers use if the host of the message is
+    /// an address; empty if this target is the name of the zone.
     pub(crate) label: SmolStr,
-    /// The other labels of the target name below the zone, in wire format without the root label.
+    /// The other labels of this target name below the zone, in wire format without the root label.
     pub(crate) base: Box<[u8]>,
 }
 
@@ -320,7 +321,7 @@ fn is_wildcard(label: &str) -> bool {
     matches!(label, "*" | "any")
 }
 
-/// Search for the messages of one name.
+/// A search for messages, limited by `steps`.
 struct TreeWalk<'t> {
     steps: usize,
     messages: Vec<&'t StoredMessage>,
@@ -379,7 +380,7 @@ impl<'t> TreeWalk<'t> {
     }
 }
 
-/// Selects the messages of an answer: the messages of one group, without repeated aliases.
+/// Selects the messages of an answer by their groups, and drops repeated aliases.
 fn select_messages(all: Vec<&StoredMessage>) -> Vec<&StoredMessage> {
     if all.iter().all(|stored| stored.message.group.is_empty()) {
         return without_repeated_aliases(all);
@@ -400,10 +401,12 @@ fn select_messages(all: Vec<&StoredMessage>) -> Vec<&StoredMessage> {
 }
 
 /// Selects messages by group, in the same steps as SkyDNS. The messages are in the order of their
-/// keys. The first message sets the group of the answer. A later message whose key has fewer labels
-/// sets the group anew, or ends the search if it has no group. All messages are kept if the group
-/// is empty, or if a key of another group is as short as the key that set the group. Otherwise
-/// messages of other groups are dropped, and messages without a group are kept.
+/// keys. The first message sets the group of the answer. A later message sets the group anew if its
+/// key has fewer labels than the key of the message that last set the group. But if this later
+/// message has no group, the search for the group ends. All messages are kept if the group is
+/// empty, or if a key of another group has as many labels as the key of the message that last set
+/// the group. Otherwise messages of other groups are dropped, and messages without a group are
+/// kept.
 fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
     let Some(first) = all.first() else {
         return Vec::new();
@@ -495,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn name_has_messages_below_it() {
+    fn lookup_finds_messages_at_or_below_name() {
         let host = r#"{"host":"10.0.0.1"}"#;
         let keys = [
             "east/production/rails",
@@ -549,7 +552,7 @@ mod tests {
     type GroupCase<'c> = (&'c str, &'c [(&'c str, &'c str)], &'c [&'c str]);
 
     #[test]
-    fn group_of_shortest_key_is_selected() {
+    fn messages_are_selected_by_group() {
         let text = r#"{"text":"t"}"#;
         let other = r#"{"text":"t","group":"g2"}"#;
         let cases: [GroupCase<'_>; 6] = [
@@ -598,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn own_key_is_found_only_without_other_keys() {
+    fn own_key_of_zone_is_found_only_without_other_keys() {
         let own = SkydnsMessage::parse(br#"{"host":"10.0.0.1"}"#).unwrap();
         let mut tree = MessageTree::default();
         tree.set(&KeyPath::new(), own.clone());
@@ -641,7 +644,7 @@ mod tests {
     }
 
     #[test]
-    fn walk_ends_without_steps() {
+    fn lookup_ends_when_no_steps_are_left() {
         let keys: Vec<String> = (0..100).map(|number| format!("{number}/x")).collect();
         let tree = mk_tree(
             &keys

@@ -1,4 +1,5 @@
-//! A generic, persistent label tree: cheap to copy, cheap to change.
+//! A generic, persistent label tree: cheap to copy, cheap to change. Persistent means that a change
+//! of one copy does not affect the other copies.
 //!
 //! [`TreeCache`] maps paths of labels to values. Copying a tree only increments reference counts. A
 //! writer can therefore publish a copy and continue to change its own tree. A change copies the

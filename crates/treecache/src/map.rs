@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn colliding_keys_share_a_bucket() {
+    fn colliding_keys_are_stored_found_and_removed() {
         let mut map = Map::default();
         for number in 0..100 {
             assert_eq!(map.insert(Colliding(number), number), None);

@@ -97,7 +97,7 @@ fn differences(first: &Model, second: &Model) -> BTreeSet<(Vec<String>, String)>
 proptest! {
     /// In most cases the keys do not fit into one bucket, so inner nodes are created and removed.
     #[test]
-    fn map_differences_equal_their_model(
+    fn map_differences_equal_differences_of_models(
         before in proptest::collection::btree_map(0..300_u16, 0..3_u8, 0..120),
         after in proptest::collection::vec((0..300_u16, proptest::option::of(0..3_u8)), 0..120),
     ) {
@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn tree_differences_equal_their_model(
+    fn tree_differences_equal_differences_of_models(
         before in proptest::collection::vec(edit(), 0..200),
         after in proptest::collection::vec(edit(), 0..40),
     ) {

@@ -35,7 +35,7 @@ impl FrameBuffer {
         let end = LENGTH + self.announced_length()?;
         let message = self.buffer.get(LENGTH..end)?.to_vec();
 
-        // The octets after the message are the beginning of the next one.
+        // The octets after the message stay in the buffer.
         self.buffer.drain(..end);
         Some(message)
     }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overlong_message_keeps_stream_in_step() {
+    fn message_of_any_length_is_split_from_next() {
         for length in [0, 12, 65_535, 65_536, 100_000] {
             let kept = vec![1; length.min(65_535)];
             let mut frames = FrameBuffer::default();

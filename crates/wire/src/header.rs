@@ -7,7 +7,7 @@ pub const HEADER: usize = 12;
 
 /// Named RCODEs (RFC 1035, section 4.1.1; RFC 2136, section 2.2; RFC 6891, section 9).
 pub mod rcode {
-    #![allow(missing_docs, reason = "the names are the registry's own")]
+    #![allow(missing_docs, reason = "the names are those of IANA's registry")]
     pub const NOERROR: u16 = 0;
     pub const FORMERR: u16 = 1;
     pub const SERVFAIL: u16 = 2;
@@ -21,7 +21,7 @@ pub mod rcode {
 /// Header flags and the bits of the opcode, for [`Header::flags`] (RFC 1035, section 4.1.1; RFC
 /// 4035, section 3.2).
 pub mod flag {
-    #![allow(missing_docs, reason = "the names are the registry's own")]
+    #![allow(missing_docs, reason = "the names are those of IANA's registry")]
     pub const QR: u16 = 0x8000;
     pub const OPCODE: u16 = 0x7800;
     pub const AA: u16 = 0x0400;

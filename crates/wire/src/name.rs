@@ -227,8 +227,8 @@ pub(crate) fn skip_name(bytes: &[u8], start: usize) -> Result<usize, WireError> 
     }
 }
 
-/// The labels of a name in wire format, from left to right. The labels end at the root label or at
-/// the end of `wire`.
+/// The labels of a name in wire format, from left to right. The labels end at the root label, at a
+/// truncated label, or at the end of `wire`.
 #[inline]
 pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = wire;
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn path_becomes_name() {
+    fn only_valid_path_becomes_name() {
         let domain = Name::parse("cluster.local").unwrap();
         let long = "a".repeat(63);
         let longer = "a".repeat(64);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_added_to_base() {
+    fn child_labels_adds_only_one_label_and_text_below_adds_domain() {
         for (label, expected) in [
             ("web", Some(&b"\x03web\x03svc"[..])),
             ("", None),

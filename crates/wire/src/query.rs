@@ -88,7 +88,7 @@ impl<'q> Query<'q> {
         let (question, question_end) =
             Question::read(message).map_err(|_| QueryError::respond_header(rcode::FORMERR))?;
 
-        // The error response has EDNS if an OPT record was read.
+        // If the error holds EDNS, the error response has EDNS, too.
         let records = RecordIter::new(message, question_end, counts);
         let found = EdnsScan::run(records).map_err(|edns| {
             QueryError::Respond(ErrorResponse {
@@ -211,8 +211,8 @@ struct EdnsScan<'q> {
 }
 
 impl<'q> EdnsScan<'q> {
-    /// Scans the records after the question. The error holds the first OPT record, if that record
-    /// was readable.
+    /// Scans the records after the question. The error holds the first EDNS that the scan has read,
+    /// if any.
     fn run(mut records: RecordIter<'q>) -> Result<Self, Option<Edns<&'q [u8]>>> {
         let mut found = Self::default();
         // Pointers are not followed: only the OPT record matters, and its owner is the root.

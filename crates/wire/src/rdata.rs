@@ -1,7 +1,7 @@
 //! Positions of names in record data.
 //!
-//! A receiver decompresses names in the data of the types that RFC 3597, section 4, lists, and of
-//! DNAME and KX. A receiver copies the data of all other types unchanged.
+//! Names may be compressed in the data of DNAME, of KX, and of the types that RFC 3597, section 4,
+//! lists. The data of all other types are copied unchanged.
 
 use std::ops::Range;
 

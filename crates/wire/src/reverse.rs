@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn reverse_names_round_trip() {
+    fn reverse_names_round_trip_and_other_names_have_no_address() {
         assert_eq!(
             parsed("1.13.96.10.in-addr.arpa").as_deref(),
             Some("10.96.13.1")

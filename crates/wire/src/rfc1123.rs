@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_follow_rfc_1123() {
+    fn only_lowercase_rfc_1123_names_are_valid() {
         let long_label = "a".repeat(63);
         let long_name = [
             long_label.as_str(),

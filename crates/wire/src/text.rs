@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn record_data_prints() {
+    fn record_data_has_presentation_format() {
         let soa = [
             &b"\x02ns\x00\x04host\x00"[..],
             &[0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 5],

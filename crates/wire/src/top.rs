@@ -4,10 +4,10 @@
 //! ranking adds up the sketches of all threads. A sketch has [`MAX_SLOTS`] slots, so the count of a
 //! client or name is too low by at most 0.2 % of all queries.
 //!
-//! A thread samples every answer up to twice [`MAX_SAMPLES`] a second. Above that rate, the thread
-//! samples one of n answers at random, and counts it n times. At [`MAX_SAMPLES`] a second, a name
-//! with 2 % of all queries has 2400 samples in two minutes. The sampling error is then almost
-//! always below one tenth of the count.
+//! Up to a rate of twice [`TARGET_SAMPLES`] answers a second, a thread samples every answer. Above
+//! that rate, it samples one of n answers at random, and counts it n times. At [`TARGET_SAMPLES`] a
+//! second, a name with 2 % of all queries has 2400 samples in two minutes. The sampling error is
+//! then almost always below one tenth of the count.
 //!
 //! Each thread has two windows: the current window and the window before. A window takes at most
 //! 600 KiB, if all names have the maximum length. Usually a window takes a quarter of that.
@@ -28,7 +28,7 @@ use crate::{name, rcode};
 pub const MAX_SLOTS: usize = 512;
 /// Target number of samples that one thread takes in a second. At high query rates, the thread
 /// takes up to twice as many, because the weight of a sample is rounded down.
-pub const MAX_SAMPLES: u32 = 1000;
+pub const TARGET_SAMPLES: u32 = 1000;
 /// Length of a window. A ranking covers the last complete window and the current one.
 const WINDOW: Duration = Duration::from_mins(2);
 /// Maximum weight of a sample, in answers.
@@ -160,7 +160,7 @@ pub struct TopRow<T> {
 
 /// The clients and names with the most queries in the last few minutes, in descending order. All
 /// numbers of answers except `samples` are estimates. The sketches can make the number of a row too
-/// low, but not too high. Sampling can do both.
+/// low, but not too high. Sampling can make a number too low or too high.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TopRanking {
     /// Length of the ranked period: two to four minutes, or the time since the start if that is
@@ -374,7 +374,7 @@ impl AnswerSampler {
     fn schedule_next(&mut self, now: Instant) {
         self.taken += 1;
         let elapsed = now.saturating_duration_since(self.since);
-        if self.taken >= MAX_SAMPLES || elapsed >= Duration::from_secs(1) {
+        if self.taken >= TARGET_SAMPLES || elapsed >= Duration::from_secs(1) {
             self.stride = self.adapted_stride(elapsed);
             self.taken = 0;
             self.since = now;
@@ -384,14 +384,15 @@ impl AnswerSampler {
         self.skip = fastrand::u32(0..2 * self.stride - 1);
     }
 
-    /// The largest stride that gives at least [`MAX_SAMPLES`] a second if answers continue at the
-    /// rate of the last samples. The stride is 1 at lower rates, and at most [`MAX_STRIDE`].
+    /// The largest stride with which the thread takes at least [`TARGET_SAMPLES`] samples a second,
+    /// if the rate of answers stays as it is. If there are fewer answers a second, the stride is 1.
+    /// It is at most [`MAX_STRIDE`].
     fn adapted_stride(&self, elapsed: Duration) -> u32 {
         let answers = u64::from(self.taken) * u64::from(self.stride);
         let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         let per_second = answers.saturating_mul(1_000_000) / micros.max(1);
 
-        let stride = per_second / u64::from(MAX_SAMPLES);
+        let stride = per_second / u64::from(TARGET_SAMPLES);
         u32::try_from(stride)
             .unwrap_or(MAX_STRIDE)
             .clamp(1, MAX_STRIDE)

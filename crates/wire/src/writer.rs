@@ -340,7 +340,7 @@ mod tests {
     use crate::Message;
 
     #[test]
-    fn large_rcode_is_split_over_opt() {
+    fn large_rcode_is_split_between_header_and_opt() {
         // The query is for the root. It has only a header and a question.
         let mut query = Header {
             id: 7,

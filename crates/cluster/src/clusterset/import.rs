@@ -165,7 +165,7 @@ impl ImportNode {
     /// The groups whose members are in the answers for the import's own name and for the names of
     /// the import's ports.
     fn groups_at_name(&self) -> impl Iterator<Item = &MemberGroup> {
-        // Only a headless import answers with its endpoints (KEP-1645).
+        // At these names, only a headless import answers with its endpoints (KEP-1645).
         let clusters = if self.own.is_some() {
             &[][..]
         } else {
@@ -268,7 +268,7 @@ impl MemberGroup {
 
 impl ImportMember {
     /// Visits the addresses once for each port, because an SRV answer at the import's name lists
-    /// all ports.
+    /// all ports. Without ports, visits the addresses once.
     fn visit_addresses<'v>(
         &'v self,
         base: &'v [u8],

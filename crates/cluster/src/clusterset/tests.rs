@@ -60,8 +60,7 @@ fn relist<T: Clone>(objects: &[T], mut apply: impl FnMut(Change<T>)) {
     apply(Change::RelistDone);
 }
 
-/// The published records of the namespace `testns`: imports with one, two and no addresses, and
-/// headless imports with endpoints in two clusters.
+/// The published records of imports and slices in the namespace `testns`.
 fn published() -> Arc<Published> {
     let (mut index, published) = index(Namespaces::All);
     let set_ip = |name, ips: &[&str], ports: &[&str]| {
@@ -223,7 +222,7 @@ fn headless_imports_have_records() {
 }
 
 #[test]
-fn names_around_imports_exist_or_not() {
+fn names_without_import_are_nxdomain_nodata_or_refused() {
     check(
         "svc0.testns.svc A NXDOMAIN
          svc1.nowhere.svc A NXDOMAIN
@@ -246,7 +245,7 @@ fn web() -> ServiceImport {
 }
 
 #[test]
-fn unlisted_imports_answer_servfail() {
+fn servfail_until_imports_and_slices_are_listed() {
     let (mut index, published) = index(Namespaces::All);
     let name = "web.apps.svc.clusterset.local.";
     index.publish();
@@ -427,6 +426,7 @@ impl Model {
 }
 
 /// Applies a step: as a watch event if `seen`, otherwise as a list after a missed event.
+/// [`Step::Relist`] is always a list.
 fn show(index: &mut Index, model: &Model, step: &Step, seen: bool) {
     match step.clone() {
         Step::Import(import) if seen => index.apply(Event::ServiceImport(Change::Apply(import))),

@@ -20,7 +20,8 @@ pub struct ImportRecords {
 }
 
 impl ImportRecords {
-    /// Replaces the records of an import. Returns whether they have changed.
+    /// Replaces the records of an import; `None` removes them. Returns whether the records have
+    /// changed.
     pub(super) fn set_node(&mut self, key: &ObjectKey, node: Option<Arc<ImportNode>>) -> bool {
         let path = [key.namespace.as_str()];
         // Setting equal records would change nothing, but would copy nodes that the tree shares

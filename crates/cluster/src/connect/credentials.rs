@@ -108,8 +108,8 @@ impl Credentials {
         self.certificate.clone()
     }
 
-    /// Adds the token or password to a request, and reads the client certificate again for the TLS
-    /// handshake.
+    /// Adds the token or password, if any, to a request. Also refreshes the client certificate, for
+    /// a new TLS handshake.
     pub(super) async fn authorize(
         &self,
         mut request: Request<Body>,

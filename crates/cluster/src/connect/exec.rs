@@ -85,8 +85,8 @@ impl CachedCredentials {
             .is_some_and(|expires| Utc::now() + remaining < expires)
     }
 
-    /// The token. As in client-go, a failed renewal is an error only after the previous token has
-    /// expired.
+    /// The token. As in client-go, a failed renewal is an error only after the previous credentials
+    /// have expired.
     fn token(&self) -> Result<Option<String>, PluginError> {
         match &self.failure {
             Some((error, _)) if !self.are_valid(Duration::ZERO) => Err(error.clone()),
@@ -133,7 +133,7 @@ impl Plugin {
     }
 
     /// The token, if the plugin provides one. Runs the plugin if the credentials are missing or
-    /// about to expire.
+    /// about to expire, but not in the [`PAUSE`] after a failure.
     pub(super) async fn token(&self) -> Result<Option<String>, PluginError> {
         // The lock is held while the plugin runs, so that concurrent requests wait for the same
         // run.

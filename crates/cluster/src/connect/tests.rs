@@ -177,7 +177,7 @@ async fn error_of_unusable_access_is_one_line() {
 }
 
 #[test]
-fn service_account_needs_only_token() {
+fn service_account_needs_token_host_and_port() {
     let (directory, host) = (
         tempfile::tempdir().unwrap(),
         std::cell::Cell::new("10.96.0.1"),

@@ -291,9 +291,10 @@ impl Index {
         self.objects_unpublished = true;
     }
 
-    /// Switches to Endpoints after slices have become unreadable. If Endpoints lack addresses of
-    /// the slices, the last slices stay in use. Endpoints lack addresses, for example, if another
-    /// controller writes the slices, or if the Service has two IP families.
+    /// Switches to Endpoints after slices have become unreadable. The last slices stay in use
+    /// instead if [`ObjectStore::service_with_lacking_endpoints`] finds a Service whose Endpoints
+    /// lack addresses. Endpoints lack addresses, for example, if another controller writes the
+    /// slices, or if the Service has two IP families.
     fn fall_back_to_endpoints(&mut self) {
         let records = &self.options.records;
         let lacking = self

@@ -25,9 +25,10 @@ pub struct StoredObjects {
     namespaces: Map<SmolStr, Map<SmolStr, Arc<[u8]>>>,
 }
 
-/// The packed objects of one namespace and name. Each packed object begins with the number of its
-/// addresses, so that addresses are counted without unpacking. A packed object is never empty;
-/// empty octets mean that the object is absent.
+/// The packed Service and the packed Endpoints of one namespace and name, and the packed slices of
+/// the Service with this name. Each packed object begins with the number of its addresses, so that
+/// addresses are counted without unpacking. A packed object is never empty; empty octets mean that
+/// the object is absent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PackedObjects<'o> {
     service: &'o [u8],

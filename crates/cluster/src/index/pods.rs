@@ -41,8 +41,9 @@ pub(super) struct PodIndex {
     changed: bool,
     /// For each address, the namespaces of the pods with that address.
     namespaces: Map<IpAddr, Arc<[SmolStr]>>,
-    /// For each address and namespace, the number of pods minus one, if it is above zero. Pods on
-    /// the host network share the address of their node.
+    /// For each address and namespace with several pods, the number of these pods minus one. Pods
+    /// on the host network share the address of their node. An address from a snapshot file counts
+    /// as one more pod in each of its namespaces.
     further: HashMap<(IpAddr, SmolStr), u32, RandomState>,
     /// One copy of each list of namespaces. Most addresses have a single namespace, so few
     /// different lists exist.
@@ -229,8 +230,8 @@ impl PodIndex {
 
     fn add_address(&mut self, address: IpAddr, namespace: &SmolStr) {
         let before = self.namespaces_of(address);
-        // If another pod of the namespace has the address, as on the host network, only the number
-        // of pods changes.
+        // If the list has the namespace already, for example because of another pod on the host
+        // network, only the number of pods changes.
         let Err(at) = before.binary_search(namespace) else {
             let shared = (address, namespace.clone());
             *self.further.entry(shared).or_default() += 1;
@@ -246,7 +247,7 @@ impl PodIndex {
 
     fn remove_address(&mut self, address: IpAddr, namespace: &SmolStr) {
         let shared = (address, namespace.clone());
-        // While other pods of the namespace have the address, the list of the address stays.
+        // If several pods were counted, only their number changes, not the list of the address.
         if let Some(further) = self.further.get_mut(&shared) {
             *further -= 1;
             if *further == 0 {

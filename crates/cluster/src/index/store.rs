@@ -89,7 +89,7 @@ impl ObjectStore {
         self.objects.slice(&service, key)
     }
 
-    /// The endpoints of a Service from `source`.
+    /// The endpoints of a Service from `source`; none if `source` is `None`.
     pub fn service_endpoints(
         &self,
         key: &ObjectKey,

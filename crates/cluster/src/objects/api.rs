@@ -1,7 +1,8 @@
 //! The fields of API objects that this crate reads, for both encodings of the Kubernetes API:
-//! protobuf and JSON. The protobuf tags come from `generated.proto` in `k8s.io/api`; undeclared
-//! fields are skipped. In JSON, Go writes an absent list or map as `null`. Values of the types in
-//! this module exist only while an object is read.
+//! protobuf and JSON. The protobuf tags come from the files `generated.proto` in `k8s.io/api` and
+//! `k8s.io/apimachinery`, except the unused tags of custom resources. Undeclared fields are
+//! skipped. In JSON, Go may write an absent list or map as `null`. Values of the types in this
+//! module exist only while an object is read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -235,7 +236,7 @@ pub(crate) struct Port {
 
 /// Endpoints with the hostnames as written.
 pub(super) type Endpoints = EndpointsOf<Address>;
-/// Endpoints in which the pod's name replaces a missing hostname.
+/// Endpoints in which the pod's name replaces a missing hostname, if the name is a valid label.
 pub(super) type PodNamedEndpoints = EndpointsOf<PodNamedAddress>;
 
 #[derive(Clone, PartialEq, Message, Deserialize)]
@@ -434,7 +435,8 @@ struct HintedPlace {
 }
 
 impl DetailedEndpoint {
-    /// Uses the name of the pod as the hostname of an endpoint without a hostname.
+    /// Uses the name of the pod as the hostname of an endpoint without a hostname, if the name is a
+    /// valid label.
     pub(super) fn name_after_pod(&mut self) {
         let pod = self.target_ref.take();
         self.hostname = self
@@ -520,7 +522,7 @@ pub struct Pod {
     pub(super) status: Option<PodStatus>,
 }
 
-/// A [`Pod`] with its node.
+/// A [`Pod`] with its `spec`: the name of its node, and `hostNetwork`.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default)]
 pub struct ScheduledPod {

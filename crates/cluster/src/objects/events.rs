@@ -83,14 +83,15 @@ pub enum Event {
     /// of the source, possibly after further changes of both sources. Before the first such event,
     /// the endpoints are unknown, unless a snapshot file has them.
     ///
-    /// While Endpoints are used, changes of slices are sent as well. If the API server refuses
+    /// While Endpoints are used, changes of slices may be sent as well. If the API server refuses
     /// slices during this time, an empty list removes all slices.
     ///
     /// While slices are used and can be read, no changes of Endpoints are sent. When changes of
     /// Endpoints are sent again, they begin with a list.
     EndpointsFrom(EndpointsSource),
-    /// Slices are used but can no longer be read. The index switches to Endpoints, unless addresses
-    /// in the slices are missing from Endpoints.
+    /// Slices are used but can no longer be read. The index switches to Endpoints, unless the
+    /// Endpoints of a Service lack addresses of its slices. Services whose records do not depend on
+    /// their endpoints are ignored.
     EndpointsInsteadOfSlices,
 }
 

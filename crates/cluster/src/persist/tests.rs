@@ -137,7 +137,7 @@ fn keys(index: &Index) -> Vec<String> {
     keys
 }
 
-/// The restored objects of a namespace stay until the list of this namespace is complete.
+/// A restored object that no longer exists stays until the list of its namespace is complete.
 #[test]
 fn listed_namespace_loses_deleted_objects() {
     let mut index = restored_in_two_namespaces();
@@ -194,7 +194,7 @@ fn damaged_file_is_rejected() {
 }
 
 #[test]
-fn foreign_file_is_rejected_with_reason() {
+fn unusable_file_is_rejected_with_reason() {
     let text = String::from_utf8(content()).unwrap();
     let summed = |text: &str| {
         let body = &text[..=text.trim_end().rfind('\n').unwrap()];
@@ -238,7 +238,7 @@ fn foreign_file_is_rejected_with_reason() {
 }
 
 #[test]
-fn file_is_replaced_atomically() {
+fn stored_snapshot_replaces_old_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("below");
     assert!(load_snapshot(&path, DOMAIN).unwrap().is_none());

@@ -20,8 +20,9 @@ use treecache::ANY;
 use super::{EndpointGroup, PreferredZone};
 use crate::one_or_many::OneOrMany;
 
-/// Number of addresses that the preferred zone must have before answers leave out the addresses of
-/// other zones. With fewer, the failure of one endpoint affects at least half of the clients.
+/// Number of addresses that must serve the preferred zone before answers leave out other addresses.
+/// If fewer addresses serve the zone, the failure of one of them affects at least half of the
+/// clients in the zone.
 const SAFE_COUNT: usize = 3;
 
 /// The records at the name of a Service and at the names below it. There is at least one member,
@@ -33,8 +34,8 @@ pub struct ServiceNode {
     /// Whether the targets of SRV records are the names of the members, instead of the Service's
     /// own name.
     pub headless: bool,
-    /// The number of preferred members: all members if no zone is preferred. The answer for the
-    /// Service's own name contains only the preferred members.
+    /// The number of preferred members: all members, unless answers leave out some members. The
+    /// answer for the Service's own name contains only the preferred members.
     pub preferred_count: u32,
     /// Members with unique labels. The preferred members come first, followed by the others. Both
     /// parts are sorted by label.
@@ -133,6 +134,7 @@ impl ServiceNode {
 
     /// The positions of the members in the answer for the Service's name or for a port's name.
     /// These are the preferred members, or all members if too few preferred members have the port.
+    /// The positions may include members without the port, which [`Self::visit_entries`] skips.
     fn preferred_positions(&self, port: Option<&PortRecords>) -> Range<usize> {
         let members = port.and_then(|port| port.members.as_deref());
         let members = members.unwrap_or_default();
@@ -290,8 +292,8 @@ fn find_label(members: &[LabelledAddresses], label: &str) -> Result<usize, usize
     members.binary_search_by(|member| member.label.as_str().cmp(label))
 }
 
-/// Whether `preferred` of `all` addresses are enough for an answer: at least [`SAFE_COUNT`], or
-/// all.
+/// Whether `preferred` of `all` addresses or members are enough for an answer: at least
+/// [`SAFE_COUNT`], or all.
 fn is_safe_count(preferred: usize, all: usize) -> bool {
     preferred >= SAFE_COUNT.min(all)
 }
@@ -309,8 +311,8 @@ pub(super) fn has_hint_for_node(node: &str, groups: &[EndpointGroup<'_>]) -> boo
     has_hint == has_address && has_hint.contains(&true)
 }
 
-/// Whether answers may leave out the addresses outside `zone`. In each IP family, the ready
-/// addresses of the zone must be enough.
+/// Whether answers may leave out the addresses that do not serve `zone`. In each IP family, enough
+/// ready addresses must serve the zone, see [`is_safe_count`].
 pub(super) fn has_enough_in_zone(zone: &PreferredZone, groups: &[EndpointGroup<'_>]) -> bool {
     for is_of_family in [IpAddr::is_ipv4, IpAddr::is_ipv6] {
         // These are sets, because an address may be in several groups.

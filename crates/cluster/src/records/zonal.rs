@@ -13,7 +13,7 @@ use smol_str::SmolStr;
 use super::LabelledAddresses;
 use super::node::ServiceNode;
 
-/// The label above the directives.
+/// The label above the label `pin` or `prefer` in a zonal name.
 pub const ZONE_LABEL: &str = "_zone";
 
 /// The answer if no address is in the zone.

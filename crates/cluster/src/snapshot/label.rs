@@ -13,7 +13,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn service_name_is_a_lower_case_label() {
+    fn service_name_is_a_lower_case_label_that_begins_with_a_letter() {
         for (label, service, namespace) in [
             ("web", true, true),
             ("w", true, true),

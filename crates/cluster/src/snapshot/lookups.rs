@@ -65,8 +65,7 @@ impl Snapshot {
         }
 
         let key = ObjectKey::new(namespace, name);
-        // While no Node with a zone and a region is known, the target is unknown, but the name
-        // exists.
+        // The name exists even if its target is unknown or invalid.
         let Some(record) = self.federated_record(domain, federation, &key) else {
             return Some(Lookup::TargetUnknown);
         };
@@ -78,8 +77,9 @@ impl Snapshot {
         Some(Lookup::Exists)
     }
 
-    /// Whether a pod of the namespace has the address. If pod names are not verified, the answer
-    /// is true for every address. If pod names are disabled, the answer is false.
+    /// Whether a pod of the namespace has the address. With [`PodNames::Insecure`] and
+    /// [`PodNames::OfNode`], the result is true for every address. With [`PodNames::Disabled`], the
+    /// result is false.
     fn has_pod(&self, namespace: &str, address: IpAddr) -> bool {
         match &self.pods {
             PodNames::Insecure | PodNames::OfNode(_) => true,
@@ -168,7 +168,7 @@ impl Snapshot {
         }
 
         // Only ExternalName Services have entries at this depth. The entries of other Services are
-        // one level deeper.
+        // at deeper levels.
         let aliases = self.aliases.node(&[namespace]);
         let Some((label, alias)) = aliases.and_then(|aliases| aliases.entry_of(name)) else {
             return false;
@@ -206,7 +206,7 @@ impl Snapshot {
 
         match path {
             // The path ends with a wildcard in place of the Service name: it matches only
-            // ExternalName Services. The entries of other Services are one level deeper.
+            // ExternalName Services. The entries of other Services are at deeper levels.
             [_, ANY] => found,
             [namespace, name, below @ ..] => {
                 self.find_services([namespace, name], below, steps, visit) || found

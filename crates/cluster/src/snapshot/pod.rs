@@ -2,15 +2,14 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Whether a label is valid as the namespace or the address of a pod name. Wildcards are invalid,
-/// because pod names cannot be enumerated. Labels with a dot are invalid, because kube-dns splits
-/// names at every dot.
+/// Whether a label is valid as the namespace or the address of a pod name. Wildcards are invalid.
+/// Labels with a dot are invalid, because kube-dns splits names at every dot.
 pub(super) fn may_be_pod(label: &str) -> bool {
     label != treecache::ANY && !label.contains('.')
 }
 
-/// Parses the address in a label: IPv4 with dashes in place of dots, or IPv6 with colons or with
-/// dashes in place of colons.
+/// Parses the address in a label: IPv4 with dashes in place of dots, or IPv6 with dashes in place
+/// of colons. Dots and colons are accepted, too.
 pub fn parse_address(label: &str) -> Option<IpAddr> {
     if let Ok(v4) = label.replace('-', ".").parse() {
         return Some(IpAddr::V4(v4));
@@ -25,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pod_label_is_an_address() {
+    fn only_valid_addresses_are_parsed() {
         let read = |label: &str| parse_address(label).map(|ip| ip.to_string());
         for (label, ip) in [
             ("1-2-3-4", "1.2.3.4"),

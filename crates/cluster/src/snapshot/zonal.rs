@@ -1,4 +1,5 @@
-//! Zonal names (`--zonal-names`): the addresses of a headless Service in one topology zone.
+//! Lookups of zonal names (`--zonal-names`), which select addresses of a headless Service by their
+//! topology zone.
 
 use skydns::{Entry, Lookup};
 
@@ -7,7 +8,7 @@ use crate::records::{ZonalName, is_above_zonal_names};
 
 impl Snapshot {
     /// Looks up a zonal name; `None` if `path` is not a zonal name, or if no headless Service has
-    /// it. There are no wildcards.
+    /// it. A label `*` in `path` is not a wildcard.
     pub(super) fn find_zonal<'v>(
         &'v self,
         path: &[&str],

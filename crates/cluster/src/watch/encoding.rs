@@ -342,7 +342,8 @@ struct FieldHead {
 }
 
 impl FieldHead {
-    /// Parses the field at the front of `received`; `None` if the head of the field is incomplete.
+    /// Parses the head of the first field in `received`; `None` if the head is incomplete. In a
+    /// varint field, the content must be complete, too.
     fn parse(received: &[u8]) -> Result<Option<Self>, RequestFailure> {
         let Some(key) = Varint::parse(received)? else {
             return Ok(None);

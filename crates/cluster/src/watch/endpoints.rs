@@ -215,7 +215,8 @@ impl EndpointsFeed {
         Ok(())
     }
 
-    /// Uses slices and stops the feed of Endpoints. The index then drops the Endpoints.
+    /// Uses slices and stops the feed of Endpoints. The index, which receives the events, then
+    /// drops the Endpoints.
     async fn put_slices_in_force(
         &mut self,
         endpoints: Option<SourceFeed>,
@@ -236,8 +237,8 @@ impl EndpointsFeed {
         Ok(())
     }
 
-    /// Uses Endpoints at once if no source is in use. If slices are in use, the index decides: it
-    /// keeps the slices if Endpoints lack addresses.
+    /// Uses Endpoints at once if no source is selected yet. If slices are selected, the index
+    /// decides: it keeps the slices if Endpoints lack addresses of the slices.
     async fn put_endpoints_in_force(
         &mut self,
         selection: &mut SourceSelection,
@@ -351,7 +352,7 @@ async fn next_state(feed: &mut Option<SourceFeed>) -> Result<(), ReceiverGone> {
     }
 }
 
-/// The source in use, and the time from which the other source may be used.
+/// The selected source, and the times that decide when Endpoints may be listed and used.
 #[derive(Debug)]
 struct SourceSelection {
     source: Option<EndpointsSource>,
@@ -408,8 +409,9 @@ impl SourceSelection {
     }
 
     /// The time from which Endpoints may be listed and, if already listed, used in place of slices.
-    /// `None` while Endpoints are in use, are not needed, or would burden an API server that is
-    /// unreachable or overloaded.
+    /// `None` in three cases: Endpoints are selected; slices are selected and not refused; no
+    /// source is selected, and the phase of slices is neither [`FeedPhase::Refused`] nor
+    /// [`FeedPhase::Failing`].
     fn endpoints_due(&self, slices: FeedState) -> Option<Instant> {
         let is_refused = slices.phase == FeedPhase::Refused;
         match self.source {
@@ -420,8 +422,10 @@ impl SourceSelection {
             }
 
             None if is_refused => Some(slices.since + self.first_refusal),
-            // In the phase `Away`, the API server is unreachable or overloaded. If Endpoints were
-            // listed then, the API server would have twice as many lists to send.
+            // In the phase `Away`, the feed of slices has just started, or its last failure
+            // concerns every collection, for example because the API server is unreachable. After
+            // such a failure, a list of Endpoints would usually fail, too. In the phase
+            // `Following`, slices are about to be selected.
             None if slices.phase != FeedPhase::Failing => None,
             None => Some(self.endpoints_listed.unwrap_or(self.begun) + HEAD_START),
         }

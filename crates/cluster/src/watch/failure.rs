@@ -31,7 +31,8 @@ pub enum RequestFailure {
     /// The API server rejects the credentials (401).
     #[error("not authenticated: {0}")]
     Unauthorized(String),
-    /// Reading the collection is forbidden, or the collection does not exist (403, 404, 405).
+    /// Reading the collection is forbidden (403) or not supported (405), or the collection does not
+    /// exist (404).
     #[error("{0}")]
     Refused(String),
     /// The resource version or the continue token has expired (410).
@@ -57,8 +58,8 @@ pub enum RequestFailure {
     /// The watch ended less than a second after its start.
     #[error("the watch ended after {0:?}")]
     Brief(Duration),
-    /// The response cannot be parsed, its list has no resourceVersion or too many pages, or the
-    /// response does not end after the list.
+    /// The response cannot be parsed, or does not end after the list. Or the list has too many
+    /// pages, or lacks the resourceVersion.
     #[error("not a response of an API server: {0}")]
     Garbage(String),
     /// The response, or an object in it, exceeds this bound, in octets.

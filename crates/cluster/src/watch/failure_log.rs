@@ -2,9 +2,10 @@
 //!
 //! A feed lists and watches one collection. When an API server restarts, all feeds fail, each
 //! several times and for several reasons. These failures are one [`ApiOutage`], which all feeds of
-//! a connection share. The outage is logged when it begins, after half a minute, every five
-//! minutes, and when the last feed works again. The first rejection of the credentials is logged at
-//! once.
+//! a connection share. The outage is logged when it begins, usually again after half a minute, and
+//! then every five minutes. Its first failure because of rejected or missing credentials is logged
+//! at once. The outage ends when no feed is part of it any more. The end is logged if at least one
+//! feed has recovered.
 //!
 //! Failures that concern only one collection are logged when they begin, when their reason changes,
 //! when a refusal turns out to last, every five minutes, and when they end. An ongoing refusal of a
@@ -12,7 +13,8 @@
 //!
 //! All other failed attempts are logged at debug level.
 //!
-//! A problem of a malformed object is counted each time, and logged the first time.
+//! A problem of a malformed object is counted each time, and logged the first time. Each feed logs
+//! at most `MAX_REMEMBERED` different problems.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Display;
@@ -84,7 +86,7 @@ struct OngoingOutage {
     /// The time when the last of the recovered watches was opened.
     ended: Instant,
     failures: u32,
-    /// Number of feeds that have failed and not recovered yet.
+    /// Number of feeds that are part of the outage.
     failing_feeds: usize,
     /// The kinds of the feeds that have failed.
     kinds: BTreeSet<&'static str>,

@@ -207,7 +207,8 @@ impl<E: Send + 'static> CollectionFeed<E> {
         Err(RequestFailure::Garbage(problem.to_owned()).into())
     }
 
-    /// Lists a page or the whole collection. After the last page, returns the history.
+    /// Lists a page or the whole collection. Returns the [`DatabaseHistory`] of the list after the
+    /// last page, and `None` after any other page.
     async fn receive_page(
         &mut self,
         listing: &mut ListPosition,
@@ -236,14 +237,15 @@ impl<E: Send + 'static> CollectionFeed<E> {
 
     /// Runs one watch, from its request to its end.
     async fn run_watch(&mut self, watching: &mut WatchPosition) -> Result<(), AttemptEnd> {
-        // The history is checked before each watch, except after a list and after a watch that
-        // ended on time.
+        // `check_history` runs before each watch, except directly after a list, and after a watch
+        // that ended on time.
         if std::mem::replace(&mut watching.must_check_history, true) {
             self.check_history(&mut watching.history).await?;
         }
         if std::mem::take(&mut watching.was_silent) {
-            // The silent watch may have had no event, so a recovery may not have been logged yet.
-            // The answer to the check shows that the API server works.
+            // The response to `check_history` shows that the API server works. `handle_event` may
+            // not have logged the end of an earlier failure, because a silent watch may have no
+            // event.
             self.failure_log.log_recovery();
         }
 

@@ -134,13 +134,13 @@ impl WatchMetrics {
             .get()
     }
 
-    /// Whether the watch of each kind is open, by the label of the kind. Kinds without a feed are
-    /// left out.
+    /// Whether the watch of each kind is open, by the label of the kind. Kinds without a series of
+    /// `kubedns_watch_connected` are left out.
     pub fn connections(&self) -> BTreeMap<String, bool> {
         read_gauges(&self.connected)
     }
 
-    /// Whether a watch of `kind` is open.
+    /// Whether [`connections`](Self::connections) reports an open watch of `kind`.
     pub fn is_connected(&self, kind: Kind) -> bool {
         self.connections().get(kind.label()) == Some(&true)
     }
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kind_without_feed_has_no_series() {
+    fn feed_reports_only_its_own_kind() {
         let registry = daemon::metrics::Metrics::new("x").unwrap();
         let metrics = WatchMetrics::new(&registry).unwrap();
         let services = metrics.feed(Kind::Service);

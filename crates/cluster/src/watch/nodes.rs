@@ -27,7 +27,7 @@ pub fn own_node_feed(
         Collection::one(Kind::Node, "", name),
         WatchTiming::default(),
         // Only the feed of all Nodes, which may run at the same time, sets
-        // `kubedns_watch_connected`.
+        // `kubedns_watch_connected` for Nodes.
         metrics.feed_without_connection(Kind::Node),
         sink,
         Event::OwnNode,
@@ -52,7 +52,8 @@ pub struct NodesFeed<S> {
 }
 
 impl<S> NodesFeed<S> {
-    /// Follows Nodes until `stop`, or until the receiver of the events is gone.
+    /// Follows Nodes until `stop`, or until the receiver of the events or the sender of the
+    /// settings is gone.
     pub async fn run(mut self, stop: CancellationToken) {
         let _ = stop.run_until_cancelled(self.follow_nodes(&stop)).await;
     }

@@ -121,8 +121,8 @@ impl ListPosition {
         true
     }
 
-    /// Notes the end of a page. `history` includes the objects of the page. Returns the history if
-    /// this page was the last page.
+    /// Notes the end of a page, whose objects are already noted in `history`. Returns the history
+    /// if this page was the last page.
     pub(super) fn finish_page(
         &mut self,
         meta: ListMeta,

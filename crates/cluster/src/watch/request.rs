@@ -32,8 +32,8 @@ pub enum Namespaces {
     /// All namespaces.
     #[default]
     All,
-    /// These namespaces. Each namespace has its own watch of each kind, so a Role in each namespace
-    /// is enough.
+    /// These namespaces. Each of them has its own watch of each namespaced kind, so a Role in each
+    /// namespace is enough for these kinds.
     Only(Vec<SmolStr>),
     /// Namespaces whose labels match this selector. The Namespace objects that match are watched,
     /// too. Objects of other kinds are watched in all namespaces.
@@ -226,7 +226,8 @@ impl CollectionClient {
         Ok(ListReader::new(pieces, self.timeout))
     }
 
-    /// Requests a watch that begins after the resource version `version` and lasts `seconds`.
+    /// Requests a watch that begins after the resource version `version` and lasts at most
+    /// `seconds`.
     pub(super) async fn request_watch(
         &self,
         version: &str,
@@ -302,9 +303,9 @@ pub async fn check_list(
     Ok(())
 }
 
-/// Lists the first page of a collection, of at most `limit` objects, without malformed objects. In a
-/// large cluster, this costs the API server less than [`list_objects`]. `timeout` applies to the
-/// response's head and to each piece of its body.
+/// Lists the first page of a collection, without malformed objects. The page has at most `limit`
+/// objects. In a large cluster, a page costs the API server less than [`list_objects`]. `timeout`
+/// applies to the response's head and to each piece of its body.
 ///
 /// # Errors
 ///
@@ -320,8 +321,9 @@ pub async fn list_first_page<T: FromApi>(
     read_objects(reader, usize::MAX).await
 }
 
-/// Lists the first `limit` objects of a collection from the watch cache of the API server, without
-/// malformed objects. `timeout` applies to the response's head and to each piece of its body.
+/// Lists at most `limit` objects of a collection from the watch cache of the API server. Malformed
+/// objects are skipped and do not count. `timeout` applies to the response's head and to each piece
+/// of its body.
 ///
 /// # Errors
 ///
@@ -353,7 +355,7 @@ async fn open_list(
     client.request_list(extent).await
 }
 
-/// Reads at most `limit` objects of a list.
+/// Returns at most `limit` objects of a list. Malformed objects are skipped and do not count.
 async fn read_objects<T: FromApi>(
     mut reader: ListReader,
     limit: usize,
@@ -420,8 +422,8 @@ fn failed_connection(error: &kube::Error) -> RequestFailure {
     }
 }
 
-/// The failure of a request that cannot be built, because the value of a flag makes the path
-/// invalid.
+/// The failure of a request that cannot be built, for example because the value of a flag makes the
+/// path invalid.
 fn invalid_request(error: &kube::core::request::Error) -> RequestFailure {
     RequestFailure::Unreachable(format!("cannot build the request: {}", brief(error)))
 }

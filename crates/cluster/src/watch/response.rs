@@ -230,8 +230,8 @@ impl ListReader {
         Err(RequestFailure::Garbage(problem.to_owned()))
     }
 
-    /// Receives a piece. Returns false at the end of the response. `most` bounds the octets that
-    /// are not parsed yet.
+    /// Receives a piece. Returns false at the end of the response. Fails if a piece arrives while
+    /// more than `most` octets are not parsed yet.
     async fn receive(&mut self, most: usize) -> Result<bool, RequestFailure> {
         let Some(piece) = self.pieces.next_piece(self.timeout).await? else {
             return Ok(false);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn split_lines_are_joined() {
+    fn complete_lines_are_taken() {
         assert_eq!(lines(&["a\nbc\n"]), ["a", "bc"]);
         assert_eq!(lines(&["a", "b", "\nc", "\n", "d"]), ["ab", "c"]);
         assert_eq!(lines(&["a\r\n\n\r\nb\n"]), ["a", "", "", "b"]);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_event_is_too_large() {
+    fn too_large_event_is_rejected() {
         let mut buffer = EventBuffer::default();
         let piece = vec![b'x'; 1 << 20];
         let pushed = (0..10).find_map(|_| {

@@ -7,7 +7,8 @@
 //! lists of all namespaces.
 //!
 //! The receiver may know objects of an earlier run. At the end of the first list of a namespace,
-//! `RelistDoneIn` removes those that are gone, even if another namespace cannot be listed.
+//! `RelistDoneIn` removes the objects of this namespace that are gone, even if another namespace
+//! cannot be listed.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -36,7 +37,7 @@ use crate::relist::RelistTracker;
 /// Maximum number of queued changes of a namespace.
 const QUEUE: usize = 64;
 
-/// Follows the collections of a kind and sends their changes to `sink`, as events of type `E`.
+/// Follows the collections of a kind and sends their changes as events of type `E`.
 pub enum ScopedFeed<E> {
     /// One collection.
     One(Box<CollectionFeed<E>>),
@@ -366,13 +367,14 @@ impl<E: Send + 'static> NamespaceAccount<E> {
         }
     }
 
-    /// Begins a list. `RelistStarted` is sent only once for all namespaces. A second one would make
-    /// the receiver delete the objects of the other namespaces.
+    /// Begins a list. `RelistStarted` is sent only once for all namespaces. A second one before
+    /// `RelistDone` would make the receiver delete the objects that the feeds of other namespaces
+    /// have already sent.
     async fn begin_list(&mut self, at: std::time::Instant) -> Result<(), ReceiverGone> {
         self.relist.begin(self.names.iter().cloned());
 
         // If another namespace is sending `RelistStarted`, this namespace waits: no object may be
-        // sent before it.
+        // sent before `RelistStarted`.
         let send_once = || self.send_change(Change::RelistStarted, at);
         self.joint.begun.get_or_try_init(send_once).await?;
         Ok(())

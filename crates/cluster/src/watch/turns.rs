@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_spread_by_starting_pods() {
+    fn lists_spread_by_number_of_pods() {
         let cases = [
             // One starting pod: the only pod, a restarted pod, or the next pod of a rollout with a
             // surge.

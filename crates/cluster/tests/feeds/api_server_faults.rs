@@ -72,7 +72,7 @@ async fn interrupted_watch_is_resumed() {
 }
 
 #[tokio::test]
-async fn expired_version_is_relisted() {
+async fn expired_version_causes_new_list() {
     let server = server_with(&["gone", "kept"]);
     let mut feed = RunningFeed::following(&server, &["apps/gone", "apps/kept"]).await;
     server.faults.gap(|store| {
@@ -90,7 +90,7 @@ async fn expired_version_is_relisted() {
 }
 
 #[tokio::test]
-async fn expired_page_restarts_the_list() {
+async fn expired_continue_token_restarts_the_list() {
     let server = RunningApiServer::empty();
     server
         .store

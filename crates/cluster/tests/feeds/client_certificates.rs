@@ -1,4 +1,5 @@
-//! An API server behind a TLS proxy that requires client certificates.
+//! An API server behind a TLS proxy that requires client certificates. Also tests a credential
+//! plugin that does not exist.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -74,8 +75,8 @@ async fn client_certificate_is_accepted() {
         .await;
 }
 
-/// The first certificate is self-signed and of X.509 version 1. The proxy rejects it like an
-/// expired certificate.
+/// The first certificate stands for an expired one. It is self-signed and of X.509 version 1, so
+/// the proxy rejects it.
 #[tokio::test]
 async fn renewed_client_certificate_is_read_again() {
     let server = RunningApiServer::empty();
@@ -96,7 +97,7 @@ async fn renewed_client_certificate_is_read_again() {
 /// `CertificateExpired`. Before the feed starts, the kubeconfig is changed to name a proxy that
 /// accepts the certificate.
 #[tokio::test]
-async fn expired_certificate_rereads_kubeconfig() {
+async fn kubeconfig_is_read_again_after_expired_certificate() {
     let server = RunningApiServer::empty();
     let expired = Gate::for_clients_of(&file(""), Arc::new(FarFuture), server.address).await;
     let good = open(server.address).await;
@@ -114,7 +115,7 @@ async fn expired_certificate_rereads_kubeconfig() {
 
 /// The kubeconfig first names a plugin that does not exist.
 #[tokio::test]
-async fn failed_plugin_rereads_kubeconfig() {
+async fn kubeconfig_is_read_again_after_failed_plugin() {
     let server = RunningApiServer::empty();
     let config = tempfile::NamedTempFile::new().unwrap();
     let write = |user: Value| {
@@ -134,7 +135,7 @@ async fn failed_plugin_rereads_kubeconfig() {
 }
 
 #[tokio::test]
-async fn missing_certificate_is_retried() {
+async fn connection_without_client_certificate_is_retried() {
     let server = RunningApiServer::empty();
     let gate = open(server.address).await;
     let config = tempfile::NamedTempFile::new().unwrap();

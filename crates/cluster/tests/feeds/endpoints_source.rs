@@ -1,4 +1,4 @@
-//! The endpoints source that kubedns selects while permissions change.
+//! The choice of the endpoints source: `EndpointSlice`s or Endpoints.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -185,7 +185,7 @@ async fn readable_slices_are_preferred() {
 }
 
 #[tokio::test]
-async fn missing_slices_select_endpoints() {
+async fn status_404_for_slices_selects_endpoints() {
     let server = start_server();
     server
         .faults
@@ -213,7 +213,7 @@ async fn changed_permission_changes_the_source() {
 }
 
 #[tokio::test]
-async fn failing_slices_delay_endpoints_briefly() {
+async fn endpoints_are_source_while_slices_fail() {
     let server = start_server();
     let rule = server
         .faults
@@ -224,10 +224,10 @@ async fn failing_slices_delay_endpoints_briefly() {
     running.until_from(EndpointsSource::EndpointSlices).await;
 }
 
-/// The slices were listed before Endpoints became the source. The index keeps the listed slices, so
-/// no second list is needed.
+/// The API server answers lists of slices, but no watch of slices, so Endpoints become the source.
+/// When the watch opens, slices become the source. The index must still have the listed slices.
 #[tokio::test]
-async fn listed_slices_stay_while_endpoints_serve() {
+async fn slices_replace_endpoints_when_watch_of_slices_opens() {
     let server = start_server();
     let rule = Rule::new(Action::Freeze)
         .on([Resource::EndpointSlices])
@@ -250,7 +250,7 @@ async fn listed_slices_stay_while_endpoints_serve() {
 }
 
 #[tokio::test]
-async fn fixed_choice_ignores_permissions() {
+async fn fixed_choice_is_the_source() {
     let server = start_server();
     let mut running = RunningEndpoints::start(&server, EndpointsChoice::Endpoints).await;
     running.until_from(EndpointsSource::Endpoints).await;
@@ -292,7 +292,8 @@ fn failing_stub(
             return Some(error_response(code));
         }
         if asked.is_watch() {
-            // A refusal also ends open watches.
+            // A watch breaks when the next period of refusals begins, at the latest after four
+            // minutes.
             let next = refusals
                 .iter()
                 .map(|times| times.start)
@@ -331,7 +332,7 @@ fn follow(stub: &ScriptedServer) -> RunningEndpoints {
 }
 
 #[tokio::test(start_paused = true)]
-async fn starting_api_server_delays_slices_by_seconds() {
+async fn slices_are_the_source_soon_after_initial_refusals() {
     const CASES: [(Refusals, Refusals); 3] = [
         (&[seconds(0, 2)], &[seconds(0, 2)]),
         (&[seconds(0, 2)], &[]),
@@ -416,7 +417,7 @@ async fn unwatchable_slices_are_listed_rarely() {
 /// The API server restarts while slices are the source: the open watch breaks, and the API server
 /// refuses requests for slices for a while.
 #[tokio::test(start_paused = true)]
-async fn serving_slices_outlast_brief_refusals() {
+async fn slices_stay_the_source_during_brief_refusals() {
     const TIMES: [Range<Duration>; 3] = [seconds(300, 302), seconds(600, 625), seconds(900, 955)];
     let stub = stub(&TIMES, &[], &["10.0.0.1"]);
     let mut running = follow(&stub);

@@ -76,8 +76,8 @@ fn empty_cluster(asked: &ReceivedRequest) -> ScriptedResponse {
     }
 }
 
-/// A watch without events, or one of the forty pages of a list. Each page has one Service. The
-/// token of a page is its number.
+/// A watch without events, or one of the forty pages of a list. Each page has one Service. Page 0
+/// has no token. The token of any later page is its number.
 fn numbered_page(asked: &ReceivedRequest) -> ScriptedResponse {
     if asked.is_watch() {
         return quiet();
@@ -142,10 +142,11 @@ async fn rejected_page_token_restarts_the_list() {
     }
 }
 
-/// The feed requests a failing page again for four minutes, and then begins a new list. Some page
-/// tokens never work again, for example after a restore of the API server's database.
+/// If requests with a page token keep failing with status 500, the feed repeats them for four
+/// minutes, and then begins a new list. Some page tokens never work again, for example after a
+/// restore of the API server's database.
 #[tokio::test(start_paused = true)]
-async fn failing_page_token_expires() {
+async fn failing_page_token_is_given_up_after_four_minutes() {
     let cases = [(3 * MINUTE, 4 * MINUTE, 1), (5 * MINUTE, 8 * MINUTE, 2)];
     for (failing, time, lists) in cases {
         let stub = ScriptedServer::new(move |asked| {
@@ -365,7 +366,7 @@ async fn dead_connection_is_noticed_within_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_connections_cause_no_list() {
+async fn failing_watch_is_retried_without_list() {
     type Scene = fn(&ReceivedRequest) -> ScriptedResponse;
     let scenes: [(&str, Scene); 5] = [
         ("watches break after a while", |_| {
@@ -378,13 +379,16 @@ async fn broken_connections_cause_no_list() {
             at if at < 10 * MINUTE => refused_connection(),
             _ => quiet(),
         }),
-        ("forbidden for a while, then busy", |asked| match asked.at {
-            at if at < MINUTE => watch_response(Vec::new(), BodyEnd::Broken),
-            at if at < 2 * MINUTE => error_response(403),
-            at if at < 3 * MINUTE => error_response(429),
-            at if at < 4 * MINUTE => error_response(401),
-            _ => quiet(),
-        }),
+        (
+            "broken, then forbidden, then busy, then unauthorized",
+            |asked| match asked.at {
+                at if at < MINUTE => watch_response(Vec::new(), BodyEnd::Broken),
+                at if at < 2 * MINUTE => error_response(403),
+                at if at < 3 * MINUTE => error_response(429),
+                at if at < 4 * MINUTE => error_response(401),
+                _ => quiet(),
+            },
+        ),
         ("the API server fails for minutes", |asked| match asked.at {
             at if at < 10 * MINUTE => error_response(500),
             _ => quiet(),
@@ -422,7 +426,7 @@ async fn broken_connections_cause_no_list() {
 /// If the feed only resumed the watch, it would receive the unreadable event again and fail
 /// forever.
 #[tokio::test(start_paused = true)]
-async fn unreadable_watch_is_skipped_by_list() {
+async fn unreadable_watch_event_is_skipped_by_list() {
     let stub = ScriptedServer::new(move |asked| {
         if !asked.is_watch() {
             return Some(page_response(
@@ -453,9 +457,9 @@ fn recreated(version: u32, times: u32) -> Value {
     service
 }
 
-/// Before the feed resumes a watch, it requests a list with `limit=1`. If the first object has
-/// another UID, the API server's database may have been restored, so the feed lists again. Here the
-/// watch has shown that the object was recreated.
+/// Before the feed resumes a broken watch, it requests a list of one object (`limit=1`). If the
+/// feed knows this object with another UID, the API server's database may have been restored, so
+/// the feed lists all objects again. Here the watch has already shown the new UID.
 #[tokio::test(start_paused = true)]
 async fn recreated_first_object_causes_no_list() {
     let stub = ScriptedServer::new(move |asked| {

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::object_mirror::ObjectMirror;
 
-/// Timeout of all waits, generous for slow machines.
+/// Timeout of each wait, generous for slow machines.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) async fn connect(server: &RunningApiServer) -> Arc<Connection> {
@@ -95,7 +95,7 @@ impl RunningFeed<Service> {
         Self::new(feed.run(CancellationToken::new()), changes, state, metrics)
     }
 
-    /// Number of requests that ended for this reason.
+    /// Number of lists that failed and watches that ended for this reason.
     pub(crate) fn restarts(&self, reason: &str) -> u64 {
         self.metrics.restart_count(Kind::Service, reason)
     }

@@ -184,7 +184,7 @@ fn pod(name: &str, phase: &str, addresses: &[&str]) -> Value {
 }
 
 #[tokio::test]
-async fn running_pods_are_read_in_both_encodings() {
+async fn pods_that_have_not_ended_are_read_in_both_encodings() {
     for protobuf in [true, false] {
         let server = RunningApiServer::start(Options {
             protobuf,

@@ -105,7 +105,7 @@ impl ScriptedServer {
             .collect()
     }
 
-    /// Number of requests for a first page.
+    /// Number of requests for the first page of a list, or for a single object.
     pub(crate) fn lists(&self) -> usize {
         self.asked(ReceivedRequest::begins_list).len()
     }

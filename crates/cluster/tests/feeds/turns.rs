@@ -67,9 +67,9 @@ async fn pods_of_rollout_take_turns() {
 }
 
 /// The lists of a single new pod have no delay. Such a pod starts on a node that has just joined,
-/// or replaces another pod. There is also no delay if the status cannot be read.
+/// or replaces another pod. There is also no delay if the request for the status fails at once.
 #[tokio::test(start_paused = true)]
-async fn single_pod_lists_at_once() {
+async fn single_pod_waits_only_for_hanging_api_server() {
     let answers: [fn() -> ScriptedResponse; 5] = [
         || daemon_set(200, 199),
         || daemon_set(200, 200),
@@ -82,14 +82,14 @@ async fn single_pod_lists_at_once() {
         assert_eq!(waited, Duration::ZERO, "{index}");
     }
 
-    // An API server that hangs delays the lists by a second at most.
+    // An API server that does not respond delays the lists by one second.
     assert_eq!(time_to_turn(|_| None, false).await, SECOND);
 }
 
 /// If the API server is unreachable at first, the finder asks for the `DaemonSet` until it gets an
 /// answer, so that later lists are spread. A 403 response is also an answer.
 #[tokio::test(start_paused = true)]
-async fn daemon_set_is_asked_until_answered() {
+async fn daemon_set_is_requested_until_response() {
     let cases: [(fn() -> ScriptedResponse, usize); 2] =
         [(refused_connection, 4), (|| error_response(403), 1)];
     for (failure, expected) in cases {

@@ -416,9 +416,10 @@ fn answered(view: &Snapshot, owner: &str, rtype: &str) -> BTreeSet<Record> {
     records.collect()
 }
 
-/// Whether `owner` is a port name (such as `_http._tcp.ALIAS`) below an alias, and its target is
-/// outside our zones, or falls through. Every port name below such an alias exists, so a transfer
-/// cannot list these names.
+/// Whether `owner` is a port name (such as `_http._tcp.ALIAS`) below an alias whose target is
+/// outside our zones, or in a zone with `--fallthrough`. The engine answers every port name below
+/// such an alias with a CNAME, unless our zones have records for the target of this CNAME. The
+/// number of these names is not limited, so a transfer cannot list them.
 fn is_port_of_external_alias(view: &Snapshot, owner: &str) -> bool {
     let is_port = owner.split('.').take(2).all(|label| label.starts_with('_'));
     match view.zone.own(name(owner).wire()) {
@@ -841,8 +842,8 @@ fn edited_record_is_transferred() {
     }
 }
 
-/// An alias of the configuration also hides the Service's records at the port names below the
-/// alias.
+/// If an alias of the configuration has the name of a Service, the alias hides the records of this
+/// name, and those of the port names below it.
 #[test]
 fn stored_port_below_alias_is_not_transferred() {
     let port = "_http._tcp.x.a.k8s.example.";
@@ -891,7 +892,9 @@ fn edited_zone(what: &str, world: &mut World, zone: &Name, edit: &Edit) -> (Zone
     (before, whole)
 }
 
-/// At first, the target of the port below the alias falls through. Then a Service has this port.
+/// The target of the alias is a Service that does not exist at first. So, with `--fallthrough`, the
+/// answer for the port name below the alias is a CNAME whose target is forwarded. Then the Service
+/// is created, and has this port.
 #[test]
 fn new_port_below_alias_is_added_to_copy() {
     let fixed = Fixed {

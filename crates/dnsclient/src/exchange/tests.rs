@@ -10,7 +10,7 @@ use testkit::upstream::{Act, Asked as SentPacket, Reaction, Upstream};
 
 use super::*;
 
-/// Timeout of queries that are answered; long enough for a busy machine.
+/// Timeout that must not expire; long enough for a busy machine.
 const LONG_TIMEOUT: Duration = Duration::from_secs(20);
 const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 
@@ -50,7 +50,7 @@ fn assert_error(error: &ExchangeError, start: &str, end: &str) {
 }
 
 #[tokio::test]
-async fn query_equals_reference() {
+async fn query_is_as_in_go_sidecar() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let (upstream, result) =
             query_upstream(transport, LONG_TIMEOUT, |asked| Reaction::send(good(asked))).await;
@@ -167,7 +167,7 @@ async fn large_answer_is_received() {
 }
 
 #[tokio::test]
-async fn silence_is_timeout_in_go_words() {
+async fn silence_has_error_text_of_go() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let (upstream, result) =
             query_upstream(transport, SHORT_TIMEOUT, |_| Reaction::silence()).await;
@@ -189,7 +189,7 @@ async fn unused_port_is_refused() {
 }
 
 #[tokio::test]
-async fn early_end_of_connection_is_eof() {
+async fn early_end_of_connection_is_eof_or_reset() {
     let half = Act::Raw(vec![0, 40, 1, 2, 3]);
     for reaction in [
         Reaction::close(),

@@ -28,7 +28,7 @@ pub enum EmptiedFile {
 pub struct ResolvConfFollower {
     files: Vec<PathBuf>,
     emptied: EmptiedFile,
-    /// The longest time between two reads. After a file system event, the files are read at once.
+    /// The longest time between two reads. A file system event causes an earlier read.
     period: Duration,
     /// The content in use.
     state: watch::Sender<ResolvConf>,
@@ -126,7 +126,7 @@ fn read_newest(files: &[PathBuf]) -> io::Result<ResolvConf> {
     }
 }
 
-/// The time of a file's last change, or the Unix epoch if there is no such file.
+/// The time of a file's last change, or the Unix epoch if the time cannot be read.
 fn change_time(path: &Path) -> SystemTime {
     std::fs::metadata(path)
         .and_then(|metadata| metadata.modified())

@@ -12,7 +12,8 @@ use super::lookup::LookupOutcome;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LookupPace {
     /// Lower bound of the interval after a successful lookup. Within the bounds, the interval is
-    /// the shortest TTL of the addresses, or 30 seconds for addresses from the hosts file.
+    /// the shortest TTL in the DNS answers with addresses, or 30 seconds for addresses from the
+    /// hosts file.
     pub(crate) shortest_life: Duration,
     /// Upper bound of the interval after a successful lookup.
     pub(crate) longest_life: Duration,
@@ -76,7 +77,7 @@ impl NameEntry {
         self.next = NextLookup::Running;
     }
 
-    /// Makes the next lookup due now.
+    /// Makes the next lookup due now, or as soon as the running lookup ends.
     pub(super) fn make_due(&mut self) {
         self.next = match self.next {
             NextLookup::At(_) => NextLookup::default(),

@@ -54,7 +54,8 @@ pub(super) enum LookupOutcome {
     /// Servers reported that the name does not exist or has no address, or the name is not a valid
     /// DNS name.
     Absent,
-    /// No server gave a usable answer. Holds the reason.
+    /// No addresses were found, and for at least one of the names tried, no server gave a usable
+    /// answer. Holds the reason.
     Failed(String),
 }
 
@@ -81,8 +82,8 @@ impl LookupSources {
             };
         }
 
-        // If a candidate fails and none has addresses, the outcome is `Failed`. `Absent` would drop
-        // the addresses that an earlier lookup has found.
+        // If a candidate fails and none has addresses, the outcome is `Failed`. After `Absent`, the
+        // caller would discard the addresses of its previous lookup.
         let mut last = LookupOutcome::Absent;
         for candidate in search_candidates(name, resolv_conf) {
             match query_servers(&resolv_conf.nameservers, &candidate).await {

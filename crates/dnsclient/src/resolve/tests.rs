@@ -109,7 +109,7 @@ async fn serving(v4: &'static [&'static str], ttl: u32) -> Upstream {
 }
 
 #[tokio::test]
-async fn cluster_names_are_looked_up_at_kubedns() {
+async fn only_cluster_names_are_looked_up_at_kubedns() {
     let kubedns = serving(&["192.0.2.2", "192.0.2.1"], 30).await;
     let system = serving(&["198.51.100.1"], 30).await;
     let mut running = TestResolver::start(
@@ -145,7 +145,7 @@ async fn cluster_names_are_looked_up_at_kubedns() {
 }
 
 #[tokio::test]
-async fn dead_name_delays_no_other() {
+async fn unanswered_name_does_not_delay_another_name() {
     let kubedns = Upstream::start(|_: &Asked| Reaction::silence()).await;
     let system = serving(&["198.51.100.1"], 30).await;
     let mut running =
@@ -158,7 +158,7 @@ async fn dead_name_delays_no_other() {
 }
 
 #[tokio::test]
-async fn expired_name_is_looked_up_again() {
+async fn repeated_lookup_updates_addresses_unless_it_fails() {
     let round = std::sync::Arc::new(AtomicU32::new(0));
     let rounds = std::sync::Arc::clone(&round);
     let kubedns = Upstream::start(move |asked: &Asked| {

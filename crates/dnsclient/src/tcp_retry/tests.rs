@@ -8,7 +8,7 @@ use wire::Transport;
 
 use super::*;
 
-/// Timeout of queries that are answered; long enough for a busy machine.
+/// Timeout of queries that must not time out; long enough for a busy machine.
 const LONG_TIMEOUT: Duration = Duration::from_secs(20);
 const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 const ADDRESS: &str = "www.outside.test. 60 IN A 192.0.2.1";
@@ -23,7 +23,7 @@ async fn query_upstream(upstream: &Upstream, timeout: Duration) -> Result<DnsAns
 }
 
 #[tokio::test]
-async fn truncated_answer_is_queried_over_tcp() {
+async fn query_is_sent_over_tcp_after_truncated_answer() {
     let upstream = Upstream::start(|asked: &Asked| {
         let reply = Reply::to(&asked.packet);
         match asked.transport {
@@ -103,7 +103,7 @@ async fn silence_over_tcp_is_timeout() {
 }
 
 #[tokio::test]
-async fn unused_port_is_refused_at_once() {
+async fn unused_port_is_refused_before_timeout() {
     let server = ServerAddr::new("127.0.0.1", testkit::ports::free_port());
     let begun = Instant::now();
     let error = query_with_tcp_retry(&server, &address_query(), LONG_TIMEOUT)

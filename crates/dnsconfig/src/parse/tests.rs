@@ -82,7 +82,7 @@ fn valid_values_are_parsed() {
 }
 
 #[test]
-fn unknown_key_names_similar_key() {
+fn unknown_key_message_names_known_keys() {
     for (key, expected) in [
         ("upstreamNameserver", "did you mean upstreamNameservers?"),
         ("upstreamnameservers", "did you mean upstreamNameservers?"),
@@ -199,7 +199,7 @@ const INVALID_QUERY_LOGS: &str = r#"
 "#;
 
 #[test]
-fn query_log_keeps_version() {
+fn query_log_does_not_change_version() {
     let config = |text: &str| parse(&data(&[("queryLog", text)])).unwrap();
     assert_eq!(config("null"), Config::default());
     assert_ne!(config("{}"), config(r#"{"rate": 5}"#));
@@ -215,7 +215,7 @@ fn query_log_keeps_version() {
 }
 
 #[test]
-fn invalid_value_rejects_all() {
+fn invalid_value_rejects_whole_config_map() {
     let entries = [
         ("upstreamNameservers", r#"["192.0.2.1"]"#),
         ("stubDomains", r#"{"-bad-": []}"#),
@@ -224,7 +224,7 @@ fn invalid_value_rejects_all() {
 }
 
 #[test]
-fn binary_value_rejects_all() {
+fn binary_value_is_rejected_even_under_unknown_key() {
     for key in ["stubDomains", "unknown"] {
         let raw = RawData::from([(key.to_owned(), vec![0xff, 0xfe])]);
         assert_eq!(parse(&raw).unwrap_err().reason, Reason::NotUtf8);

@@ -1,6 +1,6 @@
 //! Reading of a mounted `ConfigMap`: one file for each key. If the kubelet swaps the files during
 //! the read, all files are read again, so that all values are from the same update of the mount. If
-//! this happens in five reads, the result of the fifth read is used.
+//! the kubelet swaps the files during each of five reads, the result of the fifth read is used.
 
 use std::fs::File;
 use std::hash::Hasher as _;
@@ -54,7 +54,7 @@ pub(super) async fn read_off_thread(
 #[error("the read timed out after {READ_TIMEOUT:?}")]
 struct ReadHangs;
 
-/// Reads all files of the directory. A missing directory has no files.
+/// Reads the files of the directory, except hidden files. A missing directory has no files.
 pub(super) fn read_directory(path: &Path) -> Result<RawData, ReadError> {
     let link = path.join(DATA_LINK);
     let mut result = Ok(RawData::new());

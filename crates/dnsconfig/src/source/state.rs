@@ -25,7 +25,8 @@ pub struct ConfigState {
     /// Unknown, perhaps misspelt keys of the newest data.
     pub unknown_keys: Vec<UnknownKey>,
     /// Number of edits that have come into force since the start. The data at the start are not an
-    /// edit.
+    /// edit, except with [`ConfigSource::Api`](super::ConfigSource::Api), whose first data come
+    /// later.
     pub edits: u64,
     /// Number of rejections since the start.
     pub rejected: u64,
@@ -70,8 +71,8 @@ impl ConfigState {
         *self.config == Config::default()
     }
 
-    /// Validates the data for a cluster with these domains. Valid data come into force; invalid
-    /// data set the error.
+    /// Validates the data for a cluster with these domains. Valid data come into force. Invalid
+    /// data and read errors set the error.
     pub(super) fn apply_data(
         &mut self,
         data: Result<RawData, ReadError>,
@@ -103,7 +104,6 @@ impl ConfigState {
         self.version = config.version();
         self.config = Arc::new(config);
         self.loaded_at = SystemTime::now();
-        // The data at the start are not an edit.
         if !is_first {
             self.edits += 1;
         }

@@ -190,13 +190,13 @@ async fn unreadable_directory_is_an_error() {
     assert_eq!(error.key, None);
     fs::remove_file(&path).unwrap();
     running.until_mended().await;
-    // The same error, read repeatedly, is counted once.
+    // An error that several successive reads find is counted once.
     assert_eq!(running.state.borrow().rejected, 1);
     running.end().await;
 }
 
 #[tokio::test]
-async fn unnotified_edit_is_polled() {
+async fn edit_without_event_is_found_by_polling() {
     let dir = TempDir::new().unwrap();
     let real = dir.path().join("real");
     fs::create_dir(&real).unwrap();
@@ -218,7 +218,7 @@ async fn unnotified_edit_is_polled() {
 }
 
 #[tokio::test]
-async fn many_edits_end_with_last() {
+async fn last_of_many_edits_comes_into_force() {
     let dir = TempDir::new().unwrap();
     let mut running = follow(directory(dir.path(), NEVER));
     for last in 1..=200 {

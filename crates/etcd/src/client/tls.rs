@@ -18,10 +18,10 @@ pub struct EtcdTlsFiles {
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
-/// Unusable TLS files.
+/// Unusable TLS settings.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// A file cannot be read, or does not contain a valid PEM section of the expected kind.
+    /// A file cannot be read, or its content cannot be used.
     #[error("cannot use {}: {reason}", .path.display())]
     File {
         /// The file.

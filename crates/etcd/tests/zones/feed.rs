@@ -92,7 +92,7 @@ async fn outage_keeps_records_and_revision() {
 }
 
 #[tokio::test]
-async fn compacted_history_is_listed_again() {
+async fn zone_is_listed_again_after_compaction() {
     let Some(etcd) = Etcd::start("compaction").await else {
         return;
     };
@@ -115,8 +115,8 @@ async fn compacted_history_is_listed_again() {
 }
 
 #[tokio::test]
-async fn new_etcd_is_listed_again() {
-    let Some(mut etcd) = Etcd::start("another history").await else {
+async fn zone_is_listed_again_from_new_etcd() {
+    let Some(mut etcd) = Etcd::start("listing again from a new etcd").await else {
         return;
     };
     for key in ["a", "b", "c"] {
@@ -133,7 +133,8 @@ async fn new_etcd_is_listed_again() {
     seen.until(|tree| tree.len() == 1).await;
 }
 
-/// Another watch from the same revision would receive the same event.
+/// The feed cannot read an event of its watch. A new watch from the same revision would receive
+/// this event again, so the feed lists the zone instead.
 #[tokio::test]
 async fn unusable_event_is_replaced_by_list() {
     let Some(etcd) = Etcd::start("an unusable event of a watch").await else {
@@ -176,7 +177,7 @@ async fn negative_lease_is_accepted() {
 }
 
 #[tokio::test]
-async fn failed_member_is_followed_by_next() {
+async fn feed_uses_next_member_if_one_is_unreachable() {
     let Some(etcd) = Etcd::start("several members").await else {
         return;
     };
@@ -349,7 +350,7 @@ async fn quiet_watch_is_kept() {
 }
 
 #[tokio::test]
-async fn large_zone_returns_when_smaller() {
+async fn too_large_zone_is_read_when_small_enough() {
     let Some(etcd) = Etcd::start("a zone that is too large").await else {
         return;
     };
@@ -501,8 +502,8 @@ async fn tls_client_certificate_is_sent() {
 
 /// After random changes, outages and compactions, a feed has the same tree as a new feed.
 #[tokio::test]
-async fn any_history_ends_as_fresh_list() {
-    let Some(etcd) = Etcd::start("histories of etcd").await else {
+async fn feed_has_same_tree_as_new_feed_after_random_changes() {
+    let Some(etcd) = Etcd::start("random changes and outages of etcd").await else {
         return;
     };
     let mut relay = Relay::open(etcd.address).await;

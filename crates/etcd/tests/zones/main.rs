@@ -1,5 +1,5 @@
-//! Zones of a real etcd: how a feed follows them, and how queries are answered from the SkyDNS
-//! messages in etcd.
+//! Zones of a real etcd. A feed ([`etcd::EtcdFeed`]) lists and watches the keys of a zone. Queries
+//! are answered from the SkyDNS messages in etcd.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use etcd::EtcdAccess;
 
-/// Timeout of all waits, generous for slow machines.
+/// Timeout of each wait. The timeout is long, because a machine may be slow.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 fn access(url: &str) -> EtcdAccess {

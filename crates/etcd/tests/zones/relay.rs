@@ -1,5 +1,6 @@
-//! A TCP relay in front of etcd. Closing the relay closes all its connections. Muting a watch keeps
-//! its connection open. The relay then drops everything that etcd sends after confirming the watch.
+//! A TCP relay in front of etcd. Closing the relay closes all its connections. The connection of a
+//! muted watch stays open. Once etcd has confirmed the watch, the relay drops all further octets
+//! that etcd sends on this connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -162,7 +163,7 @@ impl Connection {
     }
 }
 
-/// Replaces the list of events in a frame by invalid JSON of the same length.
+/// Makes the first list of events in `piece` invalid JSON. The length of `piece` does not change.
 fn spoil_events(piece: &mut [u8]) {
     let events = b"\"events\":[";
     if let Some(start) = piece.windows(events.len()).position(|at| at == events) {

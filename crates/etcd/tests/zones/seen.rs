@@ -9,7 +9,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wire::Name;
 
-/// A feed of a zone below `/skydns`. The feed runs until this value is dropped.
+/// A feed of a zone whose keys in etcd begin with `/skydns`. The feed runs until this value is
+/// dropped.
 pub(crate) struct SeenFeed {
     state: watch::Receiver<SeenState>,
     registry: Registry,

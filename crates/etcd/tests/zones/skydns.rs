@@ -8,12 +8,12 @@
 use crate::table::{Served, check_table};
 
 #[tokio::test]
-async fn the_table_of_skydns_holds() {
+async fn answers_match_table_of_skydns() {
     check_table(include_str!("tables/skydns.txt"), "the table of SkyDNS").await;
 }
 
 #[tokio::test]
-async fn the_tables_of_coredns_hold() {
+async fn answers_match_tables_of_coredns() {
     for table in [
         include_str!("tables/coredns-lookup.txt"),
         include_str!("tables/coredns-cname.txt"),

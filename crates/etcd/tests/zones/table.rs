@@ -22,7 +22,8 @@ use crate::seen::SeenFeed;
 /// A query, and the answers that it may get.
 struct TableCase<'t> {
     question: &'t str,
-    /// The records of each answer. Records of the additional section begin with `+`.
+    /// The lines of each answer, as [`Served::ask`] returns them. Lines of the additional section
+    /// begin with `+`.
     accepted: Vec<Vec<&'t str>>,
 }
 

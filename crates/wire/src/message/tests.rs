@@ -107,7 +107,7 @@ fn assert_rejected(cases: &[MalformedMessage]) {
 }
 
 #[test]
-fn short_message_is_rejected() {
+fn short_message_and_two_questions_are_rejected() {
     let a = record(1, &[192, 0, 2, 1]);
     let question = message([1, 0, 0, 0], &[]);
     let one = |octets: &[u8]| message([1, 1, 0, 0], octets);

@@ -70,7 +70,7 @@ fn queries_of<K: PartialEq>(rows: &[TopRow<K>], key: &K) -> Option<u64> {
 }
 
 #[test]
-fn large_shares_are_within_a_tenth() {
+fn counts_of_large_shares_are_within_ten_percent() {
     for per_second in [700, 20_000] {
         let ranking = ranking_of_mix(per_second);
         let sent = f64::from(per_second) * 60.0;

@@ -17,7 +17,7 @@ pub(super) const MAX_OUTPUT: u64 = 1 << 20;
 /// A failure of a run. The caller puts the name of the plugin before the text.
 #[derive(Debug, Error)]
 pub(super) enum RunError {
-    /// The plugin cannot be started, or its output cannot be read.
+    /// The plugin cannot be started, or its output or its exit status cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The plugin prints too much.

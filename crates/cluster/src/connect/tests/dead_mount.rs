@@ -58,7 +58,7 @@ async fn token(credentials: &Credentials) -> String {
 }
 
 #[tokio::test]
-async fn dead_mount_keeps_previous_credentials() {
+async fn previous_credentials_are_used_until_mount_returns() {
     let mount = tempfile::tempdir().unwrap();
     let [token_file, client] = ["token", "client.pem"].map(|name| mount.path().join(name));
     fs::write(&token_file, "first").unwrap();

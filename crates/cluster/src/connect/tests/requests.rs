@@ -383,7 +383,7 @@ const UNSUPPORTED: &str = r#"
 "#;
 
 #[tokio::test]
-async fn unusable_access_is_explained() {
+async fn unusable_kubeconfig_gives_error_of_one_line() {
     for [cluster, user, expected] in table::rows(UNSUPPORTED) {
         let config = config("https://192.0.2.1:6443", cluster, user);
         let refused = Connection::new(with_kubeconfig(config.path())).await;

@@ -58,7 +58,7 @@ fn service_kind_follows_type_and_ips() {
 }
 
 #[test]
-fn unready_annotation_overrides_the_field() {
+fn valid_unready_annotation_overrides_the_field() {
     let tolerate = |value: &str| {
         format!(r#"{{"service.alpha.kubernetes.io/tolerate-unready-endpoints":"{value}"}}"#)
     };
@@ -80,7 +80,7 @@ fn unready_annotation_overrides_the_field() {
 }
 
 #[test]
-fn malformed_addresses_are_dropped_with_note() {
+fn malformed_addresses_and_ports_are_dropped_with_note() {
     let parsed = Endpoints::from_api(
         r#"{"metadata":{"name":"db","namespace":"apps","annotations":{
         "endpoints.kubernetes.io/over-capacity":"truncated",
@@ -98,7 +98,7 @@ fn malformed_addresses_are_dropped_with_note() {
 }
 
 #[test]
-fn warned_endpoints_are_not_truncated() {
+fn only_truncated_endpoints_are_over_capacity() {
     for (annotation, expected) in [("truncated", true), ("warning", false), ("", false)] {
         let json = format!(
             r#"{{"metadata":{{"name":"db","namespace":"apps","annotations":
@@ -110,7 +110,7 @@ fn warned_endpoints_are_not_truncated() {
 }
 
 #[test]
-fn slice_service_is_its_label() {
+fn slice_is_read_with_ip_addresses_only() {
     let parsed = EndpointSlice::from_api(
         r#"{"metadata":{"name":"db-x1","namespace":"apps","labels":{"kubernetes.io/service-name":"db"}},
         "addressType":"IPv6","endpoints":[{"addresses":["fd00::1"],"hostname":"db-0",
@@ -198,7 +198,7 @@ fn endpoint_places_are_read_on_demand() {
 }
 
 #[test]
-fn scheduled_pod_has_its_node() {
+fn pod_is_read_with_node_and_host_network() {
     let metadata = r#""metadata":{"name":"web-0","namespace":"apps"}"#;
     let runs = r#""spec":{"nodeName":"one"},"status":{"podIP":"10.0.0.1"}"#;
     let on_host_network = runs.replace("one\"", "one\",\"hostNetwork\":true");

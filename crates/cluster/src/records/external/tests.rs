@@ -233,7 +233,7 @@ fn owner_names_of_external_zone_have_records() {
 }
 
 #[test]
-fn external_zone_follows_objects_and_lists() {
+fn external_zone_follows_changes_of_index() {
     let (mut index, published) = index(ExternalRecords::AndHeadless);
     assert!(!zone(&published).unwrap().records.has_synced());
     sync(&mut index);

@@ -112,7 +112,7 @@ fn assert_found(name: &str, node: &ServiceNode, expected: &str) {
 }
 
 #[test]
-fn enough_preferred_addresses_are_answered_alone() {
+fn answer_has_only_preferred_addresses_if_enough() {
     let few = ["10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 b", "10.0.0.4 b"];
     let two = ["10.0.0.1 a", "10.0.0.2 a"];
     let dual = [
@@ -144,7 +144,7 @@ fn enough_preferred_addresses_are_answered_alone() {
 }
 
 #[test]
-fn addresses_hinted_for_node_are_answered_alone() {
+fn answer_has_only_addresses_hinted_for_node_if_enough() {
     let one = ["10.0.0.1 a", "10.0.0.2 b,@own", "10.0.0.3 a", "10.0.0.4 a"];
     let others = ["10.0.0.1 a,@x", "10.0.0.2 a,@y", "10.0.0.3 a", "10.0.0.4 b"];
     let unready = ["10.0.0.1 a", "10.0.0.2 b,@own -", "10.0.0.3 b"];
@@ -180,7 +180,7 @@ fn unpreferred_addresses_keep_their_names() {
     }
     assert_eq!(found(&node, &["*"]), "1 2 3 4 5 6");
     let ports = found(&node, &["_tcp", "_admin"]);
-    assert_eq!(ports, "1", "a port without an address in the zone");
+    assert_eq!(ports, "1", "a port must keep its only address");
 }
 
 /// The addresses at a path below the Service.

@@ -99,7 +99,7 @@ fn malformed_protobuf_list_is_an_error() {
 }
 
 #[test]
-fn json_without_list_is_garbage() {
+fn malformed_json_list_is_garbage() {
     let last =
         br#"{"kind":"ServiceList","metadata":{"resourceVersion":"1","continue":""},"items":null}"#;
     let objects = read_json_list(&Bytes::from_static(last))

@@ -11,16 +11,16 @@ fn due_now(selection: &SourceSelection, phase: FeedPhase) -> bool {
         .is_some_and(|due| due <= Instant::now())
 }
 
-/// The feeds of slices and of Endpoints retry an unreachable API server independently, so Endpoints
-/// are sometimes listed before slices.
+/// The feeds of slices and of Endpoints retry independently after failures, so Endpoints are
+/// sometimes listed before slices.
 #[tokio::test(start_paused = true)]
-async fn returned_api_server_gives_slices_a_head_start() {
+async fn failing_slices_have_a_head_start() {
     for stale_slices in [false, true] {
         let mut selection = SourceSelection::new(&WatchTiming::default(), stale_slices);
         tokio::time::advance(Duration::from_mins(1)).await;
         assert!(
             due_now(&selection, FeedPhase::Failing),
-            "failing slices must not block Endpoints"
+            "Endpoints must be listed although slices fail"
         );
         selection.note_endpoints_listed();
         assert!(
@@ -40,7 +40,8 @@ async fn returned_api_server_gives_slices_a_head_start() {
     }
 }
 
-/// Many instances that start at once make the API server busy for longer than the head start.
+/// If many instances start at once, the API server may be too busy (HTTP status 429) for longer
+/// than the head start. The phase of slices is then [`FeedPhase::Away`].
 #[tokio::test(start_paused = true)]
 async fn busy_api_server_gets_no_request_for_endpoints() {
     for stale_slices in [false, true] {

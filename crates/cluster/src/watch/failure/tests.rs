@@ -112,7 +112,7 @@ fn check_pauses(
 }
 
 #[test]
-fn pauses_double_until_progress() {
+fn pauses_grow_to_a_maximum_and_recovery_shortens_them() {
     use RequestFailure::{Broken, Expired, OtherHistory, Refused, Unreachable};
 
     let text = String::new;
@@ -129,6 +129,7 @@ fn pauses_double_until_progress() {
         let mut pauses = pauses();
         check_pauses(&mut pauses, &failure, refusal, &lengths);
         if failure.ends_history() {
+            // After such a failure, only a stable watch shortens the pauses.
             pauses.note_progress();
             check_pauses(&mut pauses, &failure, refusal, &lengths[4..]);
         }
@@ -140,7 +141,7 @@ fn pauses_double_until_progress() {
 }
 
 #[test]
-fn outage_leaves_other_pauses_short() {
+fn pauses_grow_separately_for_each_kind_of_failure() {
     use RequestFailure::{Broken, Refused, Unreachable};
 
     let mut pauses = pauses();

@@ -35,7 +35,7 @@ async fn outage_is_logged_rarely() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn outage_ends_with_last_feed() {
+async fn outage_ends_when_last_feed_recovers_or_ends() {
     let outage = ApiOutage::default();
     logged_seconds(&outage, 5).await;
     let opened = Instant::now();

@@ -1,5 +1,6 @@
-//! A feed between two attempts: its phase, what it logs and counts, how long it waits, and whether
-//! it removes sent objects or reads credentials again.
+//! The phase of a feed, and the recovery after a failed attempt.
+//!
+//! The sent objects are the objects that the feed has sent to the receiver of its events.
 
 use tokio::time::{Instant, sleep_until};
 
@@ -89,7 +90,7 @@ impl<E: Send + 'static> CollectionFeed<E> {
         }
     }
 
-    /// Removes all sent objects by means of an empty list.
+    /// Removes all sent objects: sends an empty list, after which the receiver drops them.
     pub(super) async fn remove_sent_objects(&mut self) -> Result<(), AttemptEnd> {
         let now = Instant::now();
         self.send_change(Change::RelistStarted, now).await?;

@@ -4,7 +4,8 @@ fn key(name: &str) -> ObjectKey {
     ObjectKey::new("apps", name)
 }
 
-/// A history at resource version 120 whose first object is `db` with the UID `u1`.
+/// A history at resource version 120 with three objects. The first object is the one whose key
+/// sorts first: `db` with the UID `u1`.
 fn history() -> DatabaseHistory {
     let mut history = DatabaseHistory::default();
     for (name, uid) in [("web", "u3"), ("db", "u1"), ("dc", "u2")] {
@@ -58,7 +59,7 @@ fn note_event(history: &mut DatabaseHistory, event: &str) {
 /// Each case has the events of a watch, the first object that the next check finds, and whether the
 /// history continues.
 #[test]
-fn watch_events_update_the_first_object() {
+fn check_uses_first_object_after_watch_events() {
     let cases: [(&[&str], &str, bool); 7] = [
         (&["deleted db", "changed db u9"], "db u9", true),
         (&["deleted db"], "dc u2", true),

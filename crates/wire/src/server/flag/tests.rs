@@ -45,7 +45,7 @@ fn malformed_flag_is_rejected() {
 }
 
 #[test]
-fn equal_servers_compare_equal() {
+fn flag_server_equals_constructed_server() {
     let server = ServerAddr::from_flag("127.0.0.1:53");
     assert_eq!(server, Ok(ServerAddr::new("127.0.0.1", 53)));
     let server = ServerAddr::from_flag("[::1]:53");
