@@ -192,7 +192,8 @@ impl ConfigFollowers {
 }
 
 impl ConfigPublisher {
-    /// Publishes after each change of an input, until the follower of the configuration ends.
+    /// Calls [`publish`](Self::publish) after each change that may affect what is in force, until
+    /// the follower of the configuration ends.
     async fn follow_inputs(&mut self) {
         let mut withhold_timeout = pin!(tokio::time::sleep(WITHHOLD_TIMEOUT));
         loop {

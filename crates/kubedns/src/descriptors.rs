@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limit_is_raised_as_far_as_useful() {
+    fn limit_is_raised_if_useful_and_allowed() {
         for (soft, hard, expected) in [
             (1024, 1 << 20, Some(USEFUL_LIMIT)),
             (1024, 4096, Some(4096)),

@@ -69,7 +69,8 @@ impl EtcdZones {
         self.followed.iter().map(FollowedZone::current_zone)
     }
 
-    /// Returns the zones whose watch is not open, with the reasons. The result stays up to date.
+    /// Returns the zones whose watch has failed and has not opened since, with the reasons. The
+    /// result stays up to date.
     pub fn lost(&self) -> LostZones {
         self.lost.clone()
     }
@@ -144,7 +145,8 @@ impl FollowedZone {
 }
 
 /// Makes a zone from its content. The zone of reverse names answers only PTR queries for which the
-/// configuration and the cluster have no record. If etcd has none either, the query is forwarded.
+/// configuration and the cluster have no record. If etcd has none either, the query is answered as
+/// if this zone did not exist.
 fn make_zone(domain: &Name, contents: &[ZoneRecords]) -> FurtherZone {
     let records = Arc::new(MergedRecords(contents.to_vec()));
     FurtherZone {
@@ -202,12 +204,13 @@ impl EtcdSink for ContentSink {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct WatchedKeys {
     domain: Name,
-    /// The index of the etcd among the sources of the zone.
+    /// The index of the source among the sources of the zone.
     source: usize,
     path: String,
 }
 
-/// The zones whose watch in etcd is not open, with the reasons. A clone shares all state.
+/// The zones whose watch in etcd has failed and has not opened since, with the reasons. A clone
+/// shares all state.
 #[derive(Debug, Clone, Default)]
 pub struct LostZones(Arc<Mutex<BTreeMap<WatchedKeys, String>>>);
 

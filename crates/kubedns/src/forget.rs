@@ -1,8 +1,7 @@
 //! Empties the cache of kubedns after each edit of the configuration, if kubedns forwards to
 //! dnsmasq, which forwards to the configured servers (`--topology=direct`).
 //!
-//! A cached response does not show which of the configured servers it came from, because kubedns
-//! receives all responses from dnsmasq.
+//! A cached response from dnsmasq does not show which of the configured servers it came from.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,7 +111,7 @@ mod tests {
 
             publish.send_replace(in_force("192.0.2.1"));
             let count = query_count(&forwarder, &dnsmasq).await;
-            assert_eq!(count, 1, "the same configuration");
+            assert_eq!(count, 1, "an unchanged configuration must keep the cache");
 
             publish.send_replace(in_force("192.0.2.2"));
             testkit::eventually(Duration::from_secs(1), || async {

@@ -2,10 +2,11 @@
 //! their state is known before clients need them.
 //!
 //! An upstream that gives clients usable answers is not probed. Each upstream has a list of
-//! questions. Each probe begins with the next question of the list (see [`Forwarder::probe_idle`]).
-//! The servers of a stub domain are asked for the SOA record of the domain. The servers for
-//! external names are asked for the NS records of the root. They are also asked for the A records
-//! of a name that the operator chooses, because some resolvers refuse queries for the root.
+//! questions. The probes send these questions and the last query that got a usable answer (see
+//! [`Forwarder::probe_idle`]). The servers of a stub domain are asked for the SOA record of the
+//! domain. The servers for external names are asked for the NS records of the root. They are also
+//! asked for the A records of a name that the operator chooses, because some resolvers refuse
+//! queries for the root.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,11 +22,11 @@ use crate::config::InForce;
 
 /// The root in wire format.
 const ROOT: [u8; 1] = [0];
-/// Maximum number of upstreams that are examined at once.
+/// Maximum number of upstreams that are examined in one round.
 const MAX_PROBED: usize = 64;
 /// Maximum number of questions for one upstream, which may serve many stub domains.
 const MAX_QUESTIONS: usize = 4;
-/// Number of times that upstreams are examined in each period.
+/// Number of rounds in each [`IdleUpstreams::period`].
 const LOOKS: u32 = 5;
 /// Minimum of the period. Shorter periods would only put more load on the upstreams.
 const MIN_PERIOD: Duration = Duration::from_millis(100);
@@ -39,7 +40,7 @@ pub(crate) struct IdleUpstreams {
 }
 
 impl IdleUpstreams {
-    /// Creates a task that probes each upstream in use that has given no usable answer for
+    /// Creates a task that probes each upstream in use that has given no usable answer for about
     /// `period`. A period below [`MIN_PERIOD`] counts as that minimum. `probe_name` is an external
     /// name.
     pub(crate) fn new(
@@ -63,8 +64,8 @@ impl IdleUpstreams {
 
     async fn probe_repeatedly(self) {
         let look_every = self.period / LOOKS;
-        // An upstream is probed at a tick if its last usable answer would be older than the period
-        // at the next tick.
+        // An upstream counts as idle at a tick if, at the next tick, at least one period would have
+        // passed since its last usable answer.
         let idle = self.period.saturating_sub(look_every);
         // The first tick comes after a whole period, because clients may send queries before then.
         let mut ticks = interval_at(Instant::now() + self.period, look_every);
@@ -77,7 +78,7 @@ impl IdleUpstreams {
         }
     }
 
-    /// The upstreams in use, each with the questions of its probes.
+    /// The upstreams in use, each with its list of questions.
     fn upstreams(&self) -> Vec<(Upstream, Vec<UpstreamQuery>)> {
         let in_force = self.in_force.borrow();
         let zone = &in_force.zone;

@@ -101,7 +101,8 @@ impl IndexTask {
         let mut ready_but_for_config = None;
 
         loop {
-            // Listed and restored objects must not mix, so events wait for the snapshot file.
+            // Listed and restored objects must not mix, so events wait for the snapshot file, but
+            // only for a limited time.
             let events_wait = self
                 .snapshot_read
                 .as_ref()
@@ -155,7 +156,8 @@ impl IndexTask {
         }
     }
 
-    /// Serves the records of the snapshot file until the first lists are complete.
+    /// Ends the read of the snapshot file. If the file is usable and no objects from the API server
+    /// have arrived, the records of the file are served until the first lists are complete.
     fn restore_snapshot(&mut self, content: SnapshotContent) {
         // From now on, events no longer wait.
         let Some(read) = self.snapshot_read.take() else {
@@ -289,9 +291,9 @@ impl IndexTask {
         time.filter(|_| time != known)
     }
 
-    /// Publishes the settings in force. If the configuration is known, readiness no longer waits for
-    /// it. Must be called once before the first query;
-    /// [`run`](Self::run) repeats the call after each change.
+    /// Publishes the settings in force. If the configuration is known, readiness no longer waits
+    /// for it. Must be called once before the first query; [`run`](Self::run) repeats the call
+    /// after each change.
     pub fn put_in_force(&mut self) {
         let in_force = Arc::clone(&self.in_force.borrow_and_update());
         self.publish_settings(&in_force);

@@ -24,8 +24,8 @@ use clap::{Command, CommandFactory as _};
 use crate::options::Options;
 pub use run::run;
 
-/// The complete command line, for manual pages and completions. `main.rs` parses the actual
-/// arguments.
+/// The complete command line, for manual pages and completions. `main.rs` does not use this
+/// function: each subcommand parses its own arguments.
 pub fn command_line() -> Command {
     let explain = explain::CommandOptions::command().name("explain");
     Options::command()

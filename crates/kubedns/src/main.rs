@@ -13,8 +13,8 @@ fn main() -> ExitCode {
     }
     // `--restart-after-crash` starts this program again as a child process, with a command line
     // made by `daemon::exec::command`. For such a command line, `requested` runs exec with the
-    // command line of kubedns, and returns only if exec fails. For any other command line, it
-    // returns `None`.
+    // command line of kubedns, and returns only on failure. For any other command line, it returns
+    // `None`.
     if let Some(failed) = daemon::exec::requested(&std::env::args_os().collect::<Vec<_>>()) {
         return failed;
     }

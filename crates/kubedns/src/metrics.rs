@@ -40,7 +40,7 @@ pub struct Metrics {
     pub sync_overdue: IntGauge,
     /// Published versions of the records.
     pub publications: IntCounter,
-    /// Time from the arrival of an event to the publication of its records.
+    /// For each publication, the time since the arrival of its oldest event.
     pub publication: Histogram,
     /// Time from the change of a pod or Service to the publication. The control plane notes the
     /// time of the change on the endpoints.
@@ -148,7 +148,7 @@ pub fn export_info(
     Ok(())
 }
 
-/// Metrics of the configuration in force.
+/// Metrics of the configuration.
 #[derive(Debug)]
 pub struct ConfigMetrics {
     /// Configurations that were rejected.

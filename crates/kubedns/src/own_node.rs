@@ -1,6 +1,6 @@
 //! The node of this pod, in a cluster with a DNS pod on each node (`manifests/node`). This module
-//! finds which DNS pods answer the clients of the node, and how many of this pod's queries come
-//! from clients other than the pods of the node.
+//! finds which DNS pods answer the clients of the node, and which share of this pod's queries comes
+//! neither from pods of the node nor from loopback addresses.
 //!
 //! The module needs only objects that kubedns watches anyway. The hints in the EndpointSlices of
 //! the DNS Service decide to which DNS pods kube-proxy sends the clients of a node. With
@@ -47,7 +47,8 @@ impl OwnNode {
         }
     }
 
-    /// The DNS pods that answer the clients of the node; `None` while no DNS pod is ready.
+    /// The DNS pods that answer the clients of the node; `None` while no DNS pod is known to be
+    /// ready.
     fn servers(&self) -> Option<NodeServers> {
         let view = self.objects.get()?;
         let (namespace, name) = DNS_SERVICE;
@@ -55,8 +56,9 @@ impl OwnNode {
         servers_of(&self.name, &endpoints)
     }
 
-    /// The share of the queries in the last two to four minutes that did not come from pods of the
-    /// node; `None` without queries, and until the pods of the node are known.
+    /// The share of the queries in the last two to four minutes that came neither from pods of the
+    /// node nor from loopback addresses. `None` without queries, and until the pods of the node are
+    /// known.
     #[allow(clippy::cast_precision_loss, reason = "the share is an estimate")]
     pub(crate) fn elsewhere(&self) -> Option<f64> {
         let view = self.published.get();

@@ -168,7 +168,8 @@ mod tests {
 
     #[tokio::test]
     async fn answering_server_keeps_this_one_waiting() {
-        // With `--namespaces=kube-system`, the other server answers no other name.
+        // The other server has records only for the name of the DNS Service. A server with
+        // `--namespaces=kube-system` may have no other Service.
         let other = Upstream::start(|asked: &Asked| {
             let reply = Reply::to(&asked.packet);
             let name = "kube-dns.kube-system.svc.cluster.local.";

@@ -1,10 +1,13 @@
 //! The pages `/readiness` and `/cache` of the status port.
 //!
 //! The port listens from the start. `/readiness` returns 503 until the first lists are complete and
-//! the configuration is known, and again during a shutdown. There are two exceptions. A server with
-//! the records of a snapshot file does not wait for the lists once they are overdue, or once no
-//! other DNS server answers. Once everything else is ready, no server waits for the configuration
-//! for more than ten seconds.
+//! the configuration is known. There are two exceptions. A server with the records of a snapshot
+//! file does not wait for the lists once they are overdue, or once no other pod of the DNS Service
+//! answers. Once everything else is ready, no server waits for the configuration for more than ten
+//! seconds.
+//!
+//! During a shutdown, `/readiness` returns 503 again after the token [`Shutdown::unready`] is
+//! cancelled.
 //!
 //! The original kube-dns keeps this port closed until it is ready. For the kubelet, a closed port
 //! and a 503 both mean that the pod is not ready.
@@ -176,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn readiness_follows_progress_until_end() {
+    async fn readiness_follows_configuration_progress_and_shutdown() {
         let (status, shutdown) = status();
         let plain = "text/plain; charset=utf-8";
         let waiting = "not ready: waiting for the first lists of the API server\n";

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn query_log_behind_dnsmasq_is_left_to_nanny() {
+    fn configured_log_behind_dnsmasq_is_left_to_nanny() {
         for (topology, queries, ours) in [
             (DnsmasqTopology::DropIn, LoggedQueries::Configured, false),
             (DnsmasqTopology::Cache, LoggedQueries::Configured, false),

@@ -129,7 +129,7 @@ fn read_queues(address: SocketAddr) -> io::Result<QueueSums> {
 fn sum_queues(table: impl BufRead, address: SocketAddr) -> io::Result<QueueSums> {
     let mut sum = QueueSums::default();
     for line in table.lines() {
-        // The address has several sockets, one for each thread that answers over UDP.
+        // The server has one socket at the address for each thread that answers over UDP.
         if let Some((local, queue)) = parse_line(&line?)
             && local == address
         {

@@ -88,7 +88,7 @@ impl<B: Backend> Collector for UpstreamState<B> {
     }
 }
 
-/// Each route with the number of its usable servers.
+/// Each route with the number of its servers, including those that are down.
 fn server_counts(zone: &Zone) -> Vec<(String, usize)> {
     let mut counts = vec![(EXTERNAL_NAMES.to_owned(), zone.upstreams.len())];
     for (domain, servers) in zone.stub_domains() {
@@ -101,7 +101,7 @@ fn domain_text(domain: &Name) -> String {
     domain.to_string().trim_end_matches('.').to_owned()
 }
 
-/// Each upstream with its route, beginning with the route [`EXTERNAL_NAMES`].
+/// The upstreams of all routes, each with its route. The route [`EXTERNAL_NAMES`] comes first.
 fn routes(zone: &Zone) -> Vec<(String, &Upstream)> {
     let mut routes = Vec::new();
     for upstream in zone.upstreams.iter() {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn failed_upstream_is_down_in_each_route() {
+    async fn failed_upstream_is_down_in_each_route_and_servers_are_counted() {
         let [dead, unasked] = [free_port(), free_port()].map(upstream);
         let domain = Name::parse("cluster.local.").unwrap();
         let stub = (Name::parse("acme.local.").unwrap(), [dead.clone()].into());

@@ -212,7 +212,7 @@ fn further_zone_names_need_no_allocation() {
 }
 
 #[test]
-fn pod_names_need_one_allocation() {
+fn pod_names_need_at_most_one_allocation() {
     let cases = [("10-244-0-1.apps.pod.cluster.local", "A", "NOERROR", 1, 0)];
     assert_eq!(allocating(&records(), &cases, 1), [""; 0]);
 }

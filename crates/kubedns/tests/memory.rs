@@ -140,8 +140,8 @@ fn cluster() -> (Index, Arc<Published>) {
     (index, published)
 }
 
-/// A namespace with all Services. One of the headless Services has five thousand addresses, and the
-/// others have none.
+/// A namespace with all Services. One headless Service has five thousand addresses, and the other
+/// headless Services have none.
 fn crowded_namespace() -> Arc<Published> {
     let (mut index, published) = index_with(PodMode::Insecure);
     let key = |number| ObjectKey::new("crowd", format!("{}-{number}", word(number)));
@@ -250,7 +250,7 @@ const NODES: u32 = 50_000;
 
 /// After the initial list, Nodes are added and deleted, as in a cluster that scales.
 #[test]
-fn deleted_nodes_leave_no_memory() {
+fn deleted_nodes_leave_little_memory_in_use() {
     let (mut index, _published) = index_with(PodMode::Insecure);
     index.apply(Event::Node(Change::RelistStarted));
     index.apply(Event::Node(Change::RelistDone));

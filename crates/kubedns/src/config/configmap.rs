@@ -72,7 +72,7 @@ impl ConfigMapFeed {
 }
 
 /// Returns once the API server has refused requests for the `ConfigMap` for `REFUSAL_DELAY`. Never
-/// returns if there is no watch. Cancel safe.
+/// returns if there is no watch, or if the watch ends first. Cancel safe.
 pub(super) async fn until_read_refused(config_map: &mut Option<watch::Receiver<FeedState>>) {
     if let Some(watch) = config_map {
         while let Ok(since) = watch.wait_for(is_refused).await.map(|state| state.since) {
@@ -91,7 +91,7 @@ fn is_refused(state: &FeedState) -> bool {
 }
 
 /// Passes the data of the `ConfigMap` named `key` to `to`, until the feed ends.
-// Differs from kube-dns, which uses any ConfigMap of the namespace.
+// Differs from kube-dns, which uses the data of every `ConfigMap` in the namespace.
 async fn feed_data_of(
     key: &ObjectKey,
     mut changes: mpsc::Receiver<ReceivedEvent<Change<ConfigMap>>>,
@@ -174,7 +174,7 @@ mod tests {
             let next = state.wait_for(|state| upstream_count(state) != 1).await;
             assert_eq!(upstream_count(&next.unwrap()), 2);
 
-            // A list without the ConfigMap: it has been deleted.
+            // The list does not contain the ConfigMap, so the ConfigMap has been deleted.
             send_all(&sink, [Change::RelistStarted, Change::RelistDone]).await;
             state
                 .wait_for(|state| upstream_count(state) == 0)

@@ -7,8 +7,8 @@ use dnsconfig::{AddressType, Config, DeniedAnswer};
 use skydns::ExternalRules;
 use wire::{Name, rcode, rtype};
 
-/// Converts the rules for external names; `None` if there are none. Invalid domains would be left
-/// out, but [`dnsconfig`] accepts none.
+/// Converts the rules for external names; `None` if the rules have no effect. [`dnsconfig`] has
+/// checked the domains, so each of them can be parsed.
 pub(super) fn convert(config: &Config) -> Option<Arc<ExternalRules>> {
     if !config.has_external_rules() {
         return None;

@@ -19,7 +19,7 @@ use super::in_force::ConfigFlags;
 /// The source of the configuration.
 pub struct ConfigFeed {
     pub(super) content: ConfigSource,
-    /// The watch that feeds `content`; `None` if `content` does not come from a `ConfigMap`.
+    /// The watch that feeds `content`; `None` if `content` does not come from the API server.
     pub(super) from_api: Option<ConfigMapFeed>,
 }
 
@@ -82,8 +82,8 @@ impl ConfigFeed {
     }
 }
 
-/// The sources in which the names of stub servers are looked up. The nanny uses the same sources.
-/// Names in the cluster domains are looked up at this kubedns.
+/// The sources in which the names of stub servers are looked up. Names in the cluster domains are
+/// looked up at this kubedns.
 pub(super) fn name_sources(options: &Options, flags: &ConfigFlags) -> LookupSources {
     let bound = options.dns_bind_address.parse::<IpAddr>().ok();
     // A server that is bound to all addresses is reached at the loopback address.

@@ -104,9 +104,9 @@ pub struct ConfigInputs<'a> {
     pub knowledge: ConfigKnowledge,
     /// The last good configuration.
     pub config: &'a Config,
-    /// The servers and search domains of the node.
+    /// The servers and search domains in the file of `--resolv-conf`.
     pub resolv_conf: &'a ResolvConf,
-    /// The addresses of stub servers given by name.
+    /// The addresses of those servers of stub domains that the configuration gives by name.
     pub names: &'a ResolvedNames,
     /// The routes whose upstream forwards queries back to this server.
     pub loops: &'a Loops,
@@ -125,7 +125,7 @@ pub struct InForce {
     pub servers: ConfiguredServers,
     /// The routes to probe for loops.
     pub probed_routes: BTreeSet<ForwardingRoute>,
-    /// The names of stub servers to look up.
+    /// The names that kubedns looks up: names of servers of stub domains.
     pub server_names: BTreeSet<String>,
     /// Those of `server_names` that have no address.
     pub unresolved_names: BTreeSet<String>,

@@ -147,7 +147,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn own_names_of_any_lines_resolve_as_written(
+        fn hosts_and_aliases_resolve_as_written_or_are_rejected(
             hosts in prop::collection::vec((0..4_u8, written_name()), 0..6),
             aliases in prop::collection::vec(
                 (written_name(), prop::sample::select(vec!["a.test.", "b.test.", "c.", "web.apps", "www.out.test"])),

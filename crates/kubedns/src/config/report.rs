@@ -84,7 +84,8 @@ pub(super) fn warn_of_stub_domain(config: &Config, flags: &ConfigFlags) {
 }
 
 /// Warns of pinned names that match no upstream over TLS: the keys of the intended upstreams may be
-/// unchecked. Before the configuration is known, its upstreams are not known either.
+/// unchecked. Does nothing before the configuration is known, because the upstreams are not known
+/// then.
 pub(super) fn warn_of_unmatched_pins(in_force: &InForce, flags: &ConfigFlags) {
     if !in_force.zone.is_known {
         return;
@@ -97,7 +98,7 @@ pub(super) fn warn_of_unmatched_pins(in_force: &InForce, flags: &ConfigFlags) {
     }
 }
 
-/// The pinned names that none of `upstreams` has.
+/// The pinned names that match no upstream over TLS in `upstreams`.
 fn unmatched_pins<'a>(pins: &'a [KeyPin], upstreams: &BTreeSet<&Upstream>) -> BTreeSet<&'a str> {
     let is_unmatched = |pin: &&KeyPin| !upstreams.iter().any(|upstream| pin.is_for(upstream));
     let unmatched = pins.iter().filter(is_unmatched);

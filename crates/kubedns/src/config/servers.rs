@@ -116,9 +116,10 @@ fn stub_servers(servers: &[ServerAddr], inputs: &ConfigInputs<'_>) -> Vec<Upstre
     addresses
 }
 
-/// The servers of `--nameservers`, or else of resolv.conf. They receive external names if the
-/// configuration has no upstreams, and the names of each route that is left to dnsmasq. In the
-/// topology `direct`, `--nameservers` has the address of dnsmasq.
+/// The servers of `--nameservers`, or else of resolv.conf. kubedns forwards external names to these
+/// servers if the configuration has no upstreams. kubedns also forwards to them the names of each
+/// route that is left to dnsmasq. In the topology `direct`, `--nameservers` has the address of
+/// dnsmasq.
 fn default_servers(inputs: &ConfigInputs<'_>) -> Vec<Upstream> {
     if !inputs.flags.nameservers.is_empty() {
         return inputs.flags.nameservers.clone();

@@ -214,10 +214,11 @@ fn search_domain_count(in_force: &InForce) -> usize {
 }
 
 /// Until the ConfigMap is read, its stub domains are unknown. Queries for names in these domains
-/// must not be sent to the default servers. In topologies in which only kubedns forwards, the
-/// default servers are therefore withheld at first.
+/// must not be sent to the servers of `--nameservers`. So in topologies in which only kubedns
+/// forwards to upstreams, kubedns has no upstreams at first. In this test, the ConfigMap is never
+/// read, so kubedns uses the flag after [`WITHHOLD_TIMEOUT`].
 #[tokio::test(start_paused = true)]
-async fn unread_config_map_withholds_upstreams() {
+async fn upstreams_are_withheld_if_only_kubedns_forwards() {
     for (topology, is_withheld) in [
         ("--topology=drop-in", false),
         ("--topology=direct", false),

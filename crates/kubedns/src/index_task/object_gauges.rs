@@ -15,7 +15,8 @@ pub(super) fn set(index: &Index, status: &Status, metrics: &Metrics) {
     set_objects(&counts, metrics);
     set_addresses(&counts, metrics);
 
-    // A line is logged only when the truncation begins. After that, the gauge shows the truncation.
+    // The warning is logged only when the number of truncated Endpoints objects rises from zero.
+    // The gauge always shows the number.
     if metrics.over_capacity.get() == 0 && counts.over_capacity > 0 {
         tracing::warn!(
             over_capacity = counts.over_capacity,

@@ -100,8 +100,8 @@ pub(super) async fn content_within(
 mod tests {
     use super::*;
 
-    /// kubedns answers no queries while `content_within` waits, so without a read it must return at
-    /// once.
+    /// kubedns answers no queries while `content_within` waits. So `content_within` must return at
+    /// once if no read is in progress.
     #[tokio::test(start_paused = true)]
     async fn start_without_read_does_not_wait() {
         let begun = Instant::now();

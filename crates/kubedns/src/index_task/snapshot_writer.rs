@@ -1,5 +1,5 @@
-//! Writes the snapshot file ten seconds after a change, and at shutdown. Only one write runs at a
-//! time.
+//! Writes the snapshot file ten seconds after a change, or at shutdown if that comes earlier. Only
+//! one write runs at a time.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,8 +44,8 @@ struct SnapshotWrite {
 }
 
 impl SnapshotWriter {
-    /// Creates a writer of the file in `directory`. `domain` is the cluster domain, followed by the
-    /// flags that change the content of the file.
+    /// Creates a writer of the file in `directory`. `domain` is a text that identifies the content
+    /// of the file: the cluster domain, followed by the flags that change the content.
     pub fn new(directory: PathBuf, domain: &str, metrics: Arc<Metrics>) -> Self {
         Self {
             directory: Arc::new(directory),

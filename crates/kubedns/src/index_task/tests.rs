@@ -323,7 +323,7 @@ async fn overdue_first_lists_are_reported() {
 
 /// The volume is slow: the lists are overdue before the snapshot file is read.
 #[tokio::test]
-async fn late_snapshot_needs_no_further_wait() {
+async fn readiness_does_not_wait_for_lists_after_late_snapshot() {
     let directory = tempfile::tempdir().unwrap();
     let earlier = RunningTask::start_with_snapshots(directory.path().to_owned());
     earlier.send_first_lists().await;
@@ -346,7 +346,7 @@ async fn late_snapshot_needs_no_further_wait() {
 }
 
 #[tokio::test]
-async fn end_of_all_watchers_fails() {
+async fn task_fails_when_all_watchers_end() {
     let RunningTask { sink, mut task, .. } = RunningTask::start(PATIENCE, |_| None);
     drop(sink);
     assert!(task.join_next().await.unwrap().unwrap().is_err());
@@ -368,7 +368,7 @@ async fn shutdown_writes_the_snapshot() {
 }
 
 #[tokio::test]
-async fn unwritable_snapshot_directory_is_counted() {
+async fn failed_snapshot_write_is_counted() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let running = RunningTask::start_with_snapshots(file.path().join("below a file"));
     running.send_first_lists().await;
@@ -377,8 +377,8 @@ async fn unwritable_snapshot_directory_is_counted() {
     assert_eq!(snapshots_written(&metrics, "failed"), 1);
 }
 
-/// A directory in which writing the snapshot file hangs, as on an unreachable volume: the file is a
-/// pipe without a reader.
+/// A directory in which writing the snapshot file hangs, as on an unreachable volume: the temporary
+/// file of the write is a pipe without a reader.
 struct HungVolume {
     directory: tempfile::TempDir,
     metrics: Arc<Metrics>,
@@ -470,8 +470,8 @@ async fn events_do_not_wait_for_encoding() {
         index.apply(service(&format!("service-{number}"), "10.96.0.7"));
     }
     let mut writer = SnapshotWriter::new(directory.path().to_owned(), "cluster.local.", metrics);
-    // Counts only the allocations of this thread. Encoding on this thread would allocate at least
-    // the size of the file.
+    // `measure` counts only the allocations of this thread. Encoding on this thread would allocate
+    // at least the size of the file.
     let begun =
         allocation_counter::measure(|| writer.begin_write(&index, EndpointsSource::Endpoints));
     index.apply(Event::Service(Change::Deleted(ObjectKey::new(

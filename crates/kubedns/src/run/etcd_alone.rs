@@ -30,6 +30,8 @@ pub(super) async fn start(options: Options, shutdown: &Shutdown) -> anyhow::Resu
     let backend = Arc::clone(&server.dns.backend);
 
     // The zones exist from the start. Until a zone is loaded, queries for its names get SERVFAIL.
+    // The zone `arpa` of reverse names is an exception: if no PTR record is loaded for a name, a
+    // query for the name is answered as if this zone did not exist.
     for zone in server.etcd.zones() {
         backend.set(backend.get().with_zone(zone));
     }
@@ -61,7 +63,7 @@ pub(super) async fn start(options: Options, shutdown: &Shutdown) -> anyhow::Resu
 
 /// Binds the sockets, and reads the configuration.
 async fn bind(options: Options) -> anyhow::Result<BoundServer<EtcdBackend>> {
-    // If a flag is wrong, the start fails before anything is bound.
+    // The flags below are checked before anything is bound.
     let exposition = server::metrics_variables();
     let source = RecordSource::EtcdAlone;
     let sources = options.etcd_sources(source)?;

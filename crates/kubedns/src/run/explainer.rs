@@ -1,4 +1,5 @@
-//! The explainer of the published records. Its warnings come from the state of this process.
+//! Creates the [`Explainer`], which explains how kubedns answers a name, and gives it the state of
+//! this process.
 
 use std::sync::Arc;
 
@@ -35,9 +36,9 @@ struct StateSources {
     node: Option<OwnNode>,
 }
 
-/// Creates the explainer of `server`. If this pod serves its own node
-/// ([`Options::serves_own_node`](crate::options::Options::serves_own_node)), `node` is this node;
-/// otherwise it is `None`.
+/// Creates the explainer of `server`. `node` is the node of this pod if
+/// [`Options::serves_own_node`](crate::options::Options::serves_own_node) is true; otherwise it is
+/// `None`.
 pub(super) fn new(
     server: &BoundServer<Published>,
     status: &Status,
@@ -86,8 +87,8 @@ impl StateSources {
         }
     }
 
-    /// The kinds of objects that this process needs and whose watch is not open. The sidecar
-    /// reports the same kinds, by the same [`KubednsReport::lost_watches`].
+    /// The kinds of objects that this process needs and whose watch is not open. This process and
+    /// the sidecar both call [`KubednsReport::lost_watches`], so they report the same kinds.
     fn lost_watches(&self) -> Vec<String> {
         let report = KubednsReport {
             watches: self.watch.connections(),
@@ -115,7 +116,7 @@ impl StateSources {
     }
 }
 
-/// The failing upstream servers of all routes, each with the cause.
+/// The failing upstream servers and servers of stub domains, each with the cause.
 fn failing_upstreams(
     in_force: &InForce,
     config: &Config,
@@ -139,8 +140,9 @@ fn failing_upstreams(
     failing
 }
 
-/// The servers of a route that are down, or that are not in `usable` because they are this server
-/// or forward to it.
+/// Those of `servers` that are down or not in `usable`. A server is not in `usable` if it is this
+/// DNS server, or forwards queries for names in `domain` back to this DNS server. If `domain` is
+/// `None`, the servers are for external names.
 fn failing_servers(
     domain: Option<&Name>,
     servers: &[Upstream],

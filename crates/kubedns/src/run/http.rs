@@ -58,7 +58,7 @@ async fn bind_metrics(options: &Options, exposition: &Exposition) -> Option<Serv
             tracing::info!(address = %server.local_addr(), path = exposition.path, "serving metrics");
             Some(server)
         }
-        // As in kube-dns, DNS is served even if the metrics port is taken.
+        // As in kube-dns, DNS is served even if kubedns cannot listen on the metrics port.
         Err(error) => {
             tracing::error!(%error, "metrics are not served");
             None

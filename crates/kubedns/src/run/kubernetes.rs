@@ -298,7 +298,7 @@ fn snapshot_writer(options: &Options, metrics: &Arc<Metrics>) -> Option<Snapshot
     ))
 }
 
-/// Starts to read the snapshot file; `None` without `--snapshot-dir`.
+/// Starts to read the snapshot file; `None` without `--snapshot-dir`, or if the read cannot start.
 fn begin_snapshot_read(options: &Options) -> Option<SnapshotRead> {
     let directory = options.snapshot_dir()?;
     match SnapshotRead::begin(directory.clone(), &options.snapshot_identity()) {

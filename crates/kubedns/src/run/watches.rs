@@ -75,7 +75,7 @@ impl ApiServerWatches {
         let endpoints = self.endpoints_feed(options, scope);
         feeds.start_in_turn("watching endpoints", |stop| endpoints.run(stop));
 
-        // Nodes are watched only while federations are configured.
+        // All Nodes are watched only while federations are configured.
         let nodes = self.nodes_feed();
         feeds.start_at_once("watching nodes", |stop| nodes.run(stop));
     }
@@ -117,7 +117,7 @@ impl ApiServerWatches {
         }
     }
 
-    /// The feed of Nodes. Federations need the zones of the Nodes.
+    /// The feed of all Nodes, from which kubedns finds the zone and the region for federations.
     fn nodes_feed(&self) -> NodesFeed<Arc<InForce>> {
         NodesFeed {
             connection: Arc::clone(&self.connection),

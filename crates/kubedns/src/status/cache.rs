@@ -58,7 +58,7 @@ struct CachePage<'a> {
     beside: OtherRecords<'a>,
 }
 
-/// The nodes from the root to the cluster domain; each has one child.
+/// The nodes above the cluster domain, each with one child, and the tree of the cluster domain.
 struct AncestorNodes<'a> {
     labels: &'a [String],
     tree: ClusterNode<'a>,
@@ -359,8 +359,8 @@ impl ShownZone<'_> {
             for host in hosts(label, record, self.domain) {
                 let shown = ShownRecord::new(record, host, (self.ttl)(record.ttl));
 
-                // Several records of one label have the keys `label`, `label#1`, `label#2`, and so
-                // on.
+                // The shown records of one label have the keys `label`, `label#1`, `label#2`, and
+                // so on.
                 match number {
                     0 => map.serialize_entry(label, &shown)?,
                     more => map.serialize_entry(&format!("{label}#{more}"), &shown)?,
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn name_of_several_sources_is_shown_once() {
+    fn record_of_first_source_is_shown() {
         let key = "arpa/in-addr/192/0/2/1";
         let places = [r#"{"host":"first.test"}"#, r#"{"host":"second.test"}"#];
         let places = places.map(|value| keys("arpa", &[(key, value)]));

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reader_that_leaves_makes_room() {
+    async fn reader_that_leaves_releases_permit() {
         let permits = permits();
         let (body, written) = page(&permits, LONG);
         assert_eq!(permits.available_permits(), 0);

@@ -1,5 +1,5 @@
-//! Sends every query and its response to a dnstap reader, as protobuf messages in Frame Streams
-//! (<https://dnstap.info>).
+//! Sends answered queries and their responses to a dnstap reader, as protobuf messages in Frame
+//! Streams (<https://dnstap.info>).
 //!
 //! kubedns connects to the reader, and reconnects with growing pauses. Without a connection no
 //! queries are copied. A slow reader misses queries; `kubedns_tap_records_total` counts these

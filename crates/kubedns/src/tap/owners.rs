@@ -9,8 +9,8 @@
 //! the number and the duration of look-ups are limited, and results are cached. DNS queries never
 //! wait for a look-up.
 //!
-//! With `--pods=node`, the pods of the node are listed instead, once for all clients. The API
-//! server has an index of pods by node.
+//! With `--pods=node`, kubedns instead lists the pods of its own node, once for all clients. The
+//! API server has an index of pods by node.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -31,8 +31,9 @@ use tokio::time::{Instant, timeout_at};
 /// Timeout of all look-ups of one request. The sidecar waits for `/top` for one second.
 const LOOKUPS_TIMEOUT: Duration = Duration::from_millis(700);
 /// Maximum number of list requests to the API server for one request for `/top`. With
-/// `--namespaces`, an address needs one list request for each namespace. If this is more than the
-/// maximum, no address is looked up. With `--pods=node`, the maximum does not apply.
+/// `--namespaces`, an address needs one list request for each namespace. If there are more
+/// namespaces than this maximum, no address is looked up. With `--pods=node`, the maximum does not
+/// apply.
 const MAX_REQUESTS: usize = 20;
 /// Maximum number of concurrent look-ups.
 const MAX_PARALLEL: usize = 4;
@@ -45,9 +46,10 @@ const MAX_NODE_PODS: usize = 1024;
 const OWNER_LIFETIME: Duration = Duration::from_mins(1);
 /// Maximum number of cached owners.
 const MAX_CACHED: usize = 256;
-/// Pause of all look-ups after a failure other than a 403.
+/// Pause of all look-ups after a failure other than [`RequestFailure::Refused`].
 const PAUSE_FAILED: Duration = Duration::from_secs(10);
-/// Pause of all look-ups after a 403: the role does not allow listing pods.
+/// Pause of all look-ups after [`RequestFailure::Refused`]. Usually the role does not allow listing
+/// pods.
 const PAUSE_REFUSED: Duration = Duration::from_mins(5);
 
 /// The owners of clients.
@@ -116,8 +118,7 @@ pub(crate) struct OwnerFinder {
     /// The node whose pods are listed together; `None` if each address is looked up separately.
     node: Option<String>,
     cache: Mutex<OwnerCache>,
-    /// Permit for look-ups. Concurrent requests wait for the permit, and then find the results in
-    /// the cache.
+    /// Permit for look-ups, held by one request for `/top` at a time.
     turn: Semaphore,
     /// Timeout of all look-ups of one request.
     timeout: Duration,
@@ -167,7 +168,7 @@ impl OwnerFinder {
             }
         }
 
-        // After a timeout or a failure, the page still shows the owners that are known.
+        // After a timeout or a failure, the owners that are known are still returned.
         let cache = self.cache.lock();
         let mut owners = HashMap::new();
         for address in addresses {
@@ -242,7 +243,7 @@ impl OwnerFinder {
     /// Suspends all look-ups after a failure.
     fn pause_lookups(&self, failure: &RequestFailure) {
         let is_refused = matches!(failure, RequestFailure::Refused(_));
-        // A refusal lasts until the role is edited. Any other failure may soon be over.
+        // A refusal usually lasts until the role is edited. Any other failure may soon be over.
         let pause = if is_refused {
             PAUSE_REFUSED
         } else {

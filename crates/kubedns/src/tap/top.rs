@@ -1,6 +1,6 @@
 //! `GET /top`: the clients with the most queries, and the most queried names, of the last few
-//! minutes. Only requests from within the pod get an answer. [`ClientOwners`] finds the pods of the
-//! clients.
+//! minutes. Only local requests are permitted (see [`daemon::http::local_only`]). [`ClientOwners`]
+//! finds the pods of the clients.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use wire::top::TopQueries;
 use super::owners::ClientOwners;
 use crate::own_node::OwnNode;
 
-/// Note for pods in which dnsmasq is the only client of kubedns.
+/// The note for a pod whose clients query dnsmasq, which forwards to kubedns.
 const IN_FRONT: &str = "dnsmasq is in front: kubedns receives only the queries that dnsmasq cannot answer from its cache, \
                         and does not see the addresses of the clients; \
                         dnsmasq-nanny top --dnsmasq shows the clients if dnsmasq logs queries (queryLog in the ConfigMap)";
@@ -54,7 +54,8 @@ impl TopPage {
         let found = self.top.ranking(ROWS);
         let in_front = self.topology.is_behind_dnsmasq();
 
-        // If dnsmasq is in front, a client with a loopback address is dnsmasq. It needs no look-up.
+        // If dnsmasq is in front, clients with a loopback address are processes of the pod, such as
+        // dnsmasq. Their owners are not looked up.
         let mut clients: Vec<IpAddr> = found.clients.iter().map(|row| row.key).collect();
         clients.retain(|client| !(in_front && client.is_loopback()));
         let owners = self.owners.find_owners(&clients).await;
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_from_elsewhere_are_noted() {
+    fn nonzero_percentage_from_elsewhere_is_noted() {
         for (share, begins) in [
             (0.0, None),
             (0.004, None),
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn request_from_outside_is_forbidden() {
+    async fn only_local_get_succeeds() {
         let owners = ClientOwners::Unknown;
         let route = route(&Arc::default(), DnsmasqTopology::Alone, owners, None);
         for (method, client, host, status) in [

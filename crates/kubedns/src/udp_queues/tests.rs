@@ -43,7 +43,7 @@ fn sockets_of_one_address_are_added_up() {
 
 #[test]
 #[cfg(target_endian = "little")]
-fn ipv6_addresses_are_four_words() {
+fn ipv6_sockets_are_found_by_address() {
     for (address, waiting, drops) in [("[::]:10051", 0x200, 5), ("[2001:db8::1]:10051", 0x100, 6)] {
         let expected = QueueSums { waiting, drops };
         assert_eq!(sums_of(UDP6, address), expected, "{address}");

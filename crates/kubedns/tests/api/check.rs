@@ -74,7 +74,7 @@ pub(crate) fn assert_says(checks: &[(String, String)], outcome: &str, start: &st
 }
 
 #[tokio::test]
-async fn healthy_pod_passes_all_checks() {
+async fn healthy_pod_fails_no_check() {
     let cluster = cluster();
     let upstream = Upstream::answering("198.51.100.1").await;
     let kubedns = ready(&cluster, upstream.addr()).await;
@@ -128,10 +128,10 @@ async fn failed_check_names_fault() {
     fails(&other_name, line, "SERVFAIL").await;
 }
 
-/// With Roles in some namespaces, only the lists of these namespaces are permitted. The command gets
-/// the namespaces from the same flag as kubedns.
+/// With Roles in some namespaces, only the lists of these namespaces are permitted. The command
+/// gets the namespaces from the same flag as kubedns.
 #[tokio::test]
-async fn roles_in_the_served_namespaces_are_enough() {
+async fn namespaces_flag_decides_which_lists_are_checked() {
     let cluster = cluster();
     cluster.faults.clear();
     cluster.faults.roles_in(&["default", "apps"]);

@@ -79,7 +79,7 @@ async fn only_flooding_client_is_refused() {
 }
 
 #[tokio::test]
-async fn limit_behind_dnsmasq_warns() {
+async fn limit_behind_dnsmasq_is_logged_as_ineffective() {
     let cluster = RunningApiServer::empty();
     let mut kubedns = Kubedns::ready(&cluster, &["--client-qps=100"]).await;
     kubedns

@@ -72,7 +72,7 @@ async fn service_imports_are_followed() {
 
 /// A missing CRD or permission affects only the zone of the cluster set.
 #[tokio::test]
-async fn missing_import_types_leave_other_zones() {
+async fn missing_crd_or_permission_affects_only_clusterset_zone() {
     for code in [404, 403] {
         let cluster = RunningApiServer::empty();
         cluster.set(web("10.112.0.1"));

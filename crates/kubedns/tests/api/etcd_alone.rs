@@ -14,7 +14,8 @@ use super::process::{Kubedns, assert_ends_with_one_error, program};
 use super::transfer::dig;
 
 const RAILS: &str = "rails.east.skydns.local.";
-/// A name of a cluster. Without Kubernetes, it is an external name.
+/// A name of a cluster. Without Kubernetes, it is an external name, unless a zone of etcd contains
+/// it.
 const OF_CLUSTER: &str = "web.apps.svc.cluster.local.";
 /// An environment variable that every pod has.
 const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
@@ -69,7 +70,7 @@ async fn answer_text(kubedns: &Kubedns, name: &str, rtype: &str) -> String {
 }
 
 #[tokio::test]
-async fn zone_has_same_answers_with_and_without_kubernetes() {
+async fn zone_and_external_answers_are_same_with_and_without_kubernetes() {
     let Some(etcd) = etcd("kubedns without Kubernetes").await else {
         return;
     };
@@ -127,7 +128,7 @@ async fn zone_has_same_answers_with_and_without_kubernetes() {
 }
 
 #[tokio::test]
-async fn readiness_without_kubernetes_waits_for_every_zone() {
+async fn readiness_without_kubernetes_waits_only_for_first_load_of_zone() {
     let Some(mut etcd) = etcd("readiness without Kubernetes").await else {
         return;
     };
@@ -231,7 +232,7 @@ async fn default_cluster_domain_may_be_zone() {
 }
 
 #[tokio::test]
-async fn pages_work_without_kubernetes() {
+async fn pages_except_explain_work_without_kubernetes() {
     let Some(etcd) = etcd("the pages without Kubernetes").await else {
         return;
     };
@@ -310,7 +311,7 @@ async fn zone_without_kubernetes_is_transferred_and_falls_through() {
         (is_whole && has_rails).then_some(()).ok_or(lines)
     };
     eventually(PATIENCE, transfer).await;
-    // kubedns has no other zone to transfer.
+    // Without Kubernetes, kubedns does not serve the cluster domain.
     assert!(dig(kubedns.dns, &["cluster.local", "AXFR"]).is_err());
     kubedns.stop().await;
 }
@@ -324,7 +325,7 @@ const CONTRADICTIONS: &str = "
 ";
 
 #[tokio::test]
-async fn contradictory_flags_without_kubernetes_give_one_error() {
+async fn failed_start_gives_one_error() {
     let zone = "--etcd-zone=skydns.local=http://127.0.0.1:1";
     let ends_with = async |flags: &[&str], service_host: &str, expected: &str| {
         let mut process = program(flags)

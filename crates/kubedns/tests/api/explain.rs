@@ -14,7 +14,8 @@ use testkit::process::Program;
 use super::cluster::PATIENCE;
 use super::process::Kubedns;
 
-/// An API server with a few Services. It forbids kubedns to read EndpointSlices.
+/// An API server with two Services. It permits only what the stock role `system:kube-dns` permits:
+/// to list and watch Services and Endpoints.
 fn cluster() -> RunningApiServer {
     let cluster = RunningApiServer::empty();
     cluster.faults.kube_dns_role();

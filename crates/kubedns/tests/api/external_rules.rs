@@ -30,7 +30,7 @@ async fn upstream() -> Upstream {
 }
 
 #[tokio::test]
-async fn external_rules_follow_edits() {
+async fn answers_follow_external_rules_and_valid_edits() {
     let (cluster, config) = (RunningApiServer::empty(), tempfile::tempdir().unwrap());
     cluster.set(mk_external_name("apps", "out", "target.outside.test"));
     let upstream = upstream().await;

@@ -38,7 +38,7 @@ fn set_db(cluster: &RunningApiServer) {
 }
 
 #[tokio::test]
-async fn cluster_names_wait_for_first_lists() {
+async fn cluster_names_are_refused_until_first_lists() {
     let cluster = with_web();
     let upstream = Upstream::answering("198.51.100.1").await;
     cluster.faults.down();
@@ -90,7 +90,7 @@ async fn wildcard_address_serves_both_families() {
 }
 
 #[tokio::test]
-async fn silence_and_return_of_upstream_are_logged_once() {
+async fn silent_upstream_is_logged_once_and_its_return_is_logged() {
     let silent = Arc::new(AtomicBool::new(true));
     let switch = Arc::clone(&silent);
     let upstream = Upstream::start(move |asked: &Asked| {
@@ -127,7 +127,7 @@ async fn silence_and_return_of_upstream_are_logged_once() {
 /// The restarting API server closes all watches, refuses connections, then answers a few requests
 /// with status 403, and no longer knows old resource versions.
 #[tokio::test]
-async fn api_server_restart_logs_two_lines() {
+async fn api_server_restart_is_logged_as_one_outage() {
     let cluster = with_web();
     let mut kubedns = Kubedns::ready(&cluster, &[]).await;
     let connected = ["services", "endpointslices"]
@@ -221,7 +221,7 @@ async fn snapshot_records_are_served_until_api_server_answers() {
 }
 
 /// Old records are better than none: if no other server answers at the DNS Service, a server with a
-/// snapshot file does not wait for the first lists.
+/// snapshot file is ready before the first lists are complete.
 #[tokio::test]
 async fn sole_server_with_snapshot_is_ready() {
     let (cluster, directory) = (with_web(), tempfile::tempdir().unwrap());
@@ -292,7 +292,7 @@ async fn restart_after(signal: Signal, mut kubedns: Kubedns) -> Kubedns {
 }
 
 #[tokio::test]
-async fn killed_parent_takes_kubedns_with_it() {
+async fn child_ends_when_parent_is_killed() {
     let mut kubedns = Kubedns::ready(&with_web(), &["--restart-after-crash"]).await;
     kubedns.process.signal(Signal::SIGKILL);
     kubedns.process.wait(PATIENCE).await;
@@ -408,7 +408,7 @@ async fn readiness_waits_for_config_map() {
 }
 
 #[tokio::test]
-async fn missing_config_map_does_not_delay_readiness() {
+async fn missing_or_forbidden_config_map_does_not_delay_readiness() {
     for allowed in [true, false] {
         let cluster = with_web();
         if !allowed {
@@ -461,7 +461,7 @@ async fn federated_names_use_zones_of_nodes() {
 }
 
 #[tokio::test]
-async fn nodes_are_watched_during_federations() {
+async fn nodes_are_watched_while_federations_are_set() {
     let (cluster, config) = (with_web(), tempfile::tempdir().unwrap());
     std::fs::write(config.path().join("federations"), "fed=fed.example").unwrap();
     let flag = format!("--config-dir={}", config.path().display());

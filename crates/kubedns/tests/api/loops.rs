@@ -13,7 +13,7 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 
 use super::process::Kubedns;
 
-/// Timeout of all waits. It is long, because during a loop kubedns probes only every 15 seconds.
+/// A long timeout, because kubedns probes only every 15 seconds during a loop.
 const PATIENCE: Duration = Duration::from_mins(2);
 const WWW: &str = "www.outside.test.";
 const FOUND: &str = "upstream server forwards to this server, and gets no queries for external names while the loop lasts";
@@ -95,7 +95,7 @@ async fn until_loops(kubedns: &Kubedns, expected: f64) {
 }
 
 #[tokio::test]
-async fn looping_upstream_is_left_out() {
+async fn looping_upstream_is_left_out_until_loop_ends() {
     let (cluster, config) = (RunningApiServer::empty(), tempfile::tempdir().unwrap());
     let looping = Resolver::start("").await;
     let good = Upstream::answering("198.51.100.1").await;
@@ -106,7 +106,10 @@ async fn looping_upstream_is_left_out() {
     until_loops(&kubedns, 1.0).await;
     assert_eq!(kubedns.answers(WWW, "A").await, "198.51.100.1");
     let count = looping.count_of("outside.test.");
-    assert_eq!(count, 0, "the looping upstream must receive no queries");
+    assert_eq!(
+        count, 0,
+        "the looping upstream must receive no queries of clients"
+    );
 
     // After a change of the configuration, kubedns probes the upstream again, but does not log the
     // loop again.
@@ -165,7 +168,7 @@ async fn loops_everywhere_leave_no_upstream() {
 
 /// A resolver of the node may forward cluster names to kubedns, and resolve all other names itself.
 #[tokio::test]
-async fn looping_upstream_gets_no_missing_names() {
+async fn missing_names_are_not_forwarded_to_looping_upstream() {
     let (cluster, config) = (RunningApiServer::empty(), tempfile::tempdir().unwrap());
     let resolver = Resolver::start("test.").await;
     let flags = ["--fallthrough=svc.cluster.local"];
@@ -198,7 +201,7 @@ async fn looping_upstream_gets_no_missing_names() {
 
 /// A DNS server in the cluster answers its own domain, and forwards all other names to kubedns.
 #[tokio::test]
-async fn stub_server_may_forward_other_names() {
+async fn only_stub_domain_with_loop_gets_servfail() {
     let (cluster, config) = (RunningApiServer::empty(), tempfile::tempdir().unwrap());
     let server = Resolver::start("corp.example.").await;
     let good = Upstream::answering("198.51.100.1").await;

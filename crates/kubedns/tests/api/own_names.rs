@@ -1,4 +1,5 @@
-//! Hosts and aliases in the ConfigMap: the answers follow edits.
+//! Hosts and aliases of the configuration. The answers follow valid edits of the hosts, and changes
+//! of the Service of an alias.
 
 use apiserver::RunningApiServer;
 use serde_json::json;
@@ -11,7 +12,7 @@ const DB: &str = "db.acme.example.";
 const REGISTRY: &str = "registry.acme.example.";
 
 #[tokio::test]
-async fn hosts_and_aliases_follow_edits() {
+async fn hosts_follow_valid_edits_and_aliases_follow_services() {
     let (cluster, config) = (RunningApiServer::empty(), tempfile::tempdir().unwrap());
     let registry = mk_cluster_ip("infra", "registry", &["10.96.0.7"], &["http:80"]);
     cluster.set(registry);

@@ -1,4 +1,5 @@
-//! kubedns with a real kube-apiserver, if `KUBE_APISERVER` and `ETCD` name the binaries.
+//! Tests kubedns with a real kube-apiserver. The environment variables `KUBE_APISERVER` and `ETCD`
+//! name the binaries. If a variable is missing, the test is skipped.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -239,8 +240,8 @@ async fn check_shows_stock_role(config: String, kubedns: &Kubedns) {
     }
 }
 
-/// Gives the user `tenant` a Role in two namespaces, and checks that it is enough for kubedns and
-/// `check cluster` with `--namespaces`.
+/// Gives the user `tenant` a Role in each of two namespaces, and checks that these Roles are enough
+/// for kubedns and for `check cluster`, both with `--namespaces`.
 async fn roles_in_namespaces_are_enough(cluster: &RealCluster) {
     let verbs = ["list", "watch"];
     let rules = json!([

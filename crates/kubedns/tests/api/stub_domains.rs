@@ -10,7 +10,7 @@ use super::cluster::with_web;
 use super::process::Kubedns;
 
 #[tokio::test]
-async fn stub_domain_of_cluster_is_warned_of() {
+async fn stub_domain_equal_to_cluster_domain_causes_one_warning() {
     let (cluster, config) = (with_web(), tempfile::tempdir().unwrap());
     let dnsmasq = Upstream::answering("198.51.100.1").await;
     let stub = Upstream::answering("198.51.100.2").await;
@@ -43,7 +43,7 @@ async fn stub_domain_of_cluster_is_warned_of() {
 /// While the cluster domain is being renamed, names of stub servers may be in any of the cluster
 /// domains.
 #[tokio::test]
-async fn stub_server_has_name_in_any_cluster_domain() {
+async fn stub_server_name_may_be_in_any_cluster_domain() {
     let (cluster, config) = (with_web(), tempfile::tempdir().unwrap());
     let stub = Upstream::answering("198.51.100.2").await;
     cluster.set(mk_headless("apps", "ns", &["dns:53"]));
@@ -63,7 +63,7 @@ async fn stub_server_has_name_in_any_cluster_domain() {
 
     let config = format!("--config-dir={}", config.path().display());
     let domains = "--domain=k8s.test,cluster.local";
-    // kubedns looks up the names at its own port.
+    // kubedns sends the queries for the names of the stub servers to its own port.
     let dns_port = format!("--dns-port={}", free_port());
     let flags = [&config, domains, &dns_port, "--topology=alone"];
     let kubedns = Kubedns::ready(&cluster, &flags).await;

@@ -27,7 +27,7 @@ const AT_A_TIME: usize = 6;
 /// Environment variable that sets another number of changes. These changes are made one at a time.
 const CHANGES_FROM: &str = "KUBE_DNS_RS_TRANSFER_CHANGES";
 
-/// An API server with every kind of Service.
+/// An API server with ClusterIP, headless and ExternalName Services.
 fn cluster() -> RunningApiServer {
     let cluster = RunningApiServer::empty();
     let own = ["10.96.0.10"];
@@ -141,9 +141,9 @@ async fn snapshot_records_are_not_transferred() {
     cluster.faults.down();
     let newer = mk_cluster_ip("apps", "web", &["10.96.0.9"], &["http:80"]);
     cluster.set(newer);
-    // `start` waits until kubedns is ready, two seconds after its start. If kubedns transferred the
-    // records of the snapshot file, it would do so one second after its start, so a transfer would
-    // now succeed.
+    // `start` waits until kubedns is ready, two seconds after its start. If the records of the
+    // snapshot file were transferred, the zone would have a version one second after the start.
+    // Then a transfer would succeed now.
     let kubedns = start(&cluster, &flags).await;
     let web = "web.apps.svc.cluster.local.";
     assert_eq!(kubedns.answers(web, "A").await, "10.96.0.1");
@@ -273,7 +273,7 @@ async fn name_server_without_address_is_logged_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn transfer_key_without_peers_is_rejected() {
+async fn unusable_transfer_key_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let key = format!("--transfer-key={}", key_file(directory.path()));
     let no_peers = "--transfer-key is for the secondaries of --transfer-to, which is not given";
@@ -290,8 +290,8 @@ async fn transfer_key_without_peers_is_rejected() {
     }
 }
 
-/// Makes the change `number`, which sets or deletes an object. Returns a name, and its answer after
-/// the change.
+/// Makes the change `number`, which sets or deletes a Service. Returns the domain name of the
+/// Service, and the answer to an A query for this name after the change.
 fn change(cluster: &RunningApiServer, number: usize) -> (String, String) {
     let slot = number % 7;
     let name = format!("s{slot}");

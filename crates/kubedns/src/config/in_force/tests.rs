@@ -230,14 +230,14 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn inputs_become_what_is_in_force() {
+fn inputs_determine_settings_in_force() {
     for case in CASES {
         assert_eq!(show(&compute(case)), case.expected, "{}", case.name);
     }
 }
 
 #[test]
-fn probes_do_not_depend_on_results() {
+fn found_loops_change_neither_probes_nor_route_texts() {
     let configured = Case {
         flags: &["--fallthrough=svc.cluster.local"],
         data: &[

@@ -1,5 +1,6 @@
-//! Records outside the tree of `/cache`: further zones (etcd, external, cluster set), and names of
-//! the ConfigMap. Without Kubernetes, the page has only these records.
+//! Records outside the tree of `/cache`: further zones (of etcd, of `--external-zone` and of the
+//! cluster set), and the hosts and aliases of the configuration. Without Kubernetes, the page has
+//! only these records.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -41,7 +42,8 @@ struct ZoneContent<'a> {
 struct ZoneNames<'a>(&'a FurtherZone);
 
 impl<'a> OtherRecords<'a> {
-    /// Collects the zones in `further`, and the hosts and aliases of the ConfigMap from `settings`.
+    /// Collects the zones in `further`, and the hosts and aliases of the configuration from
+    /// `settings`.
     pub(in crate::status) fn new(settings: &'a Zone, further: &'a Zones) -> Self {
         let mut zones = BTreeMap::new();
         for zone in further.iter() {

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_of_any_number_are_sorted() {
+    fn any_number_of_pairs_is_sorted() {
         let window = u32::try_from(WINDOW).unwrap();
         for count in [
             0,
@@ -124,12 +124,12 @@ mod tests {
                     )
                 })
                 .collect();
-            assert_eq!(sorted(&pairs), expected, "{count} pairs");
+            assert_eq!(sorted(&pairs), expected, "{count} keys");
         }
     }
 
     #[test]
-    fn error_ends_the_visit() {
+    fn error_is_returned_and_no_key_follows() {
         let visit = |offer: &mut dyn FnMut(u32, u32)| (0..10).for_each(|key| offer(key, 0));
         let mut seen = Vec::new();
         let ended = in_order(visit, |key, _| {

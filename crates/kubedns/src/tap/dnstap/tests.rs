@@ -137,7 +137,7 @@ async fn reader_that_returns_gets_messages_again() {
 }
 
 #[tokio::test]
-async fn reader_of_another_protocol_is_rejected() {
+async fn reader_that_does_not_reply_accept_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("dnstap.sock");
     let listener = UnixListener::bind(&path).unwrap();
@@ -159,7 +159,7 @@ async fn reader_of_another_protocol_is_rejected() {
 /// After `stop` is cancelled, a write that waits for the reader ends soon, and so does a handshake
 /// that the reader does not answer.
 #[tokio::test]
-async fn stalled_reader_does_not_delay_stop() {
+async fn stalled_reader_cannot_delay_stop_for_long() {
     let (address, tap, _server) = server();
     let encoder = MessageEncoder::new("kube-dns-rs".to_owned());
     let stop = CancellationToken::new();
@@ -198,7 +198,7 @@ async fn stalled_reader_does_not_delay_stop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reader_that_closes_at_once_gets_growing_pauses() {
+async fn pauses_grow_until_connection_outlives_longest_pause() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("dnstap.sock");
     let listener = UnixListener::bind(&path).unwrap();

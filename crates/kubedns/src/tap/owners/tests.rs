@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Timeout of all waits, generous for slow machines.
+/// Timeout of look-ups, unless a test sets another. It is generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Timeout of look-ups in tests with a silent API server.
+/// Timeout of look-ups that the API server does not answer in time.
 const SOON: Duration = Duration::from_millis(100);
 
 struct Cluster {
@@ -160,7 +160,7 @@ fn pod_without_address_is_no_owner() {
 }
 
 #[tokio::test]
-async fn known_owner_is_cached_for_a_minute() {
+async fn results_of_lookups_are_cached_until_they_expire() {
     let mut cluster = Cluster::with_pods(&["a/b Running c pod 10.0.0.1"]).await;
     let addresses = [ip("10.0.0.1"), ip("10.0.0.2")];
     for requests in [2, 0] {
@@ -174,7 +174,7 @@ async fn known_owner_is_cached_for_a_minute() {
 }
 
 #[tokio::test]
-async fn each_call_looks_up_further_owners() {
+async fn each_call_looks_up_as_many_owners_as_request_limit_allows() {
     let addresses = addresses(50);
     let only = |count: usize| {
         Namespaces::Only((0..count).map(|index| format!("n{index}").into()).collect())
@@ -290,7 +290,7 @@ async fn cached_owners_are_found_without_api_server_until_they_expire() {
 }
 
 #[tokio::test]
-async fn concurrent_requests_share_lookups() {
+async fn concurrent_calls_share_one_lookup() {
     let cluster = Cluster::with_pods(&["a/b Running c pod 10.0.0.1"]).await;
     cluster
         .server

@@ -17,7 +17,7 @@ async fn explain_prints_text_or_json() {
     let end = "\nkubedns    records from the API server (Endpoints), configuration ";
     assert!(text.contains(end), "{text}");
 
-    // A name that does not resolve is explained all the same.
+    // The command also explains a name that does not resolve.
     let (code, json, stderr) = kubedns.command(&["--json", "wbe.apps"]).await;
     assert_eq!((code, stderr.as_str()), (0, ""));
     let explanation: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -37,7 +37,7 @@ const MISTAKES: &str = r#"
 "#;
 
 #[tokio::test]
-async fn explain_mistake_has_error_text_and_exit_status() {
+async fn explain_exit_status_depends_on_error() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     let nobody = format!("http://127.0.0.1:{}", free_port());

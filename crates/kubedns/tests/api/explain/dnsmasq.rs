@@ -101,7 +101,8 @@ impl Pod {
     }
 }
 
-/// Starts dnsmasq with the flags of the stock manifest, and the flags that the nanny adds for the
+/// Starts dnsmasq. The cache options, and the domains that dnsmasq forwards to kubedns, are those
+/// of the stock manifest. The servers other than kubedns are those that the nanny adds for the
 /// configuration.
 fn dnsmasq(port: u16, kubedns: &Kubedns, stub: &Upstream, upstream: &Upstream) -> Process {
     let at = |address: std::net::SocketAddr| format!("{}#{}", address.ip(), address.port());

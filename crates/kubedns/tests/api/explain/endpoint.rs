@@ -46,7 +46,7 @@ async fn name_is_explained_as_json() {
 }
 
 #[tokio::test]
-async fn explanation_follows_events() {
+async fn explanation_follows_changes_of_objects() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     let name = "name=api.apps.svc.cluster.local.";
@@ -90,7 +90,7 @@ const EXPLAIN_MISTAKES: &str = r#"
 "#;
 
 #[tokio::test]
-async fn explain_mistake_is_one_line() {
+async fn invalid_explain_request_has_one_line_error() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     let label = "a".repeat(64);
@@ -132,7 +132,7 @@ async fn explain_mistake_is_one_line() {
 }
 
 #[tokio::test]
-async fn explain_accepts_get_and_head() {
+async fn explain_accepts_only_get_and_head() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     for (method, status) in [
@@ -165,7 +165,7 @@ async fn explanation_is_text_on_request() {
 }
 
 #[tokio::test]
-async fn explaining_changes_no_metrics() {
+async fn explaining_changes_neither_dns_metrics_nor_cache() {
     let cluster = cluster();
     let kubedns = ready(&cluster, &[]).await;
     let state = || async {

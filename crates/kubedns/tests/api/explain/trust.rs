@@ -1,5 +1,4 @@
-//! Warnings in explanations: before the first lists, without the API server, with an invalid
-//! configuration, and with the records of a snapshot file.
+//! Explanations warn that records or the configuration may be missing or out of date.
 
 use apiserver::{Resource, RunningApiServer};
 use testkit::eventually;

@@ -17,8 +17,8 @@ use super::{dig, start, whole};
 const TO_US: &str = "--transfer-to=127.0.0.1";
 
 /// Waits until a transfer has exactly the records `expected`, apart from those of the apex and of
-/// the name server. Then queries each of these records, and checks that the answer contains it.
-/// Returns the SOA.
+/// the name server. Then queries each record of `expected`, and checks that the answer contains the
+/// record. Returns the [`Soa`] of the zone.
 async fn is_transferred_as_answered(kubedns: &Kubedns, domain: &str, expected: &[&str]) -> Soa {
     let (apex, server) = (format!("{domain}. "), format!("ns.dns.{domain}. "));
     eventually(PATIENCE, || async {
