@@ -1,10 +1,12 @@
 //! Polls kubedns for the version of its configuration, its topology, and a hash of its upstreams,
-//! hosts and rules. kubedns reports them in its answer to the CHAOS TXT query `routes.kubedns.`.
+//! hosts and rules for external names. kubedns reports them in its answer to the CHAOS TXT query
+//! `routes.kubedns.`.
 //!
-//! dnsmasq caches the answers of kubedns, and must flush its cache when kubedns changes its
-//! upstreams, hosts or rules. The nanny does not see this change: kubedns may apply an edit of the
-//! configuration earlier or later than the nanny. kubedns also follows its own resolv.conf and the
-//! addresses of server names. So the nanny polls kubedns.
+//! dnsmasq caches the answers of kubedns. The cache must be flushed when the upstreams, hosts or
+//! rules of kubedns change. The nanny does not know the time of the change: kubedns may apply an
+//! edit of the configuration earlier or later than the nanny. The upstreams of kubedns also change
+//! if its resolv.conf changes, or if the address of an upstream given by name changes. So the nanny
+//! polls kubedns.
 
 use std::time::Duration;
 
@@ -25,7 +27,8 @@ const PERIOD: Duration = Duration::from_millis(250);
 pub(crate) struct KubednsRoutes {
     /// The version of the configuration in force in kubedns.
     pub(crate) configuration: String,
-    /// A hash of kubedns' upstreams, stub domains, search list, hosts, aliases and rules.
+    /// A hash of kubedns' upstreams, stub domains, search list, hosts, aliases and rules for
+    /// external names.
     pub(crate) routes: String,
     /// The value of kubedns' `--topology`, such as `cache`.
     pub(crate) topology: String,
@@ -69,8 +72,8 @@ impl KubednsPoller {
         }
     }
 
-    /// The last answer of kubedns, `None` before the first answer. A failed poll keeps the last
-    /// answer.
+    /// The last complete answer of kubedns; `None` before the first complete answer. A poll without
+    /// a complete answer changes nothing.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Option<KubednsRoutes>> {
         self.last_answer.subscribe()
     }

@@ -449,8 +449,8 @@ impl Report {
         let _ = timeout(limit, self.changed.notified()).await;
     }
 
-    /// Writes the file. Logs only the first of several failures: `failed_before` says whether the
-    /// last write failed.
+    /// Writes the status file. Logs a failure unless the previous write failed, too
+    /// (`failed_before`).
     fn write_status_file(&self, directory: &StateDir, failed_before: bool) -> io::Result<()> {
         let written = directory.write_file(STATUS_FILE, self.status_json().as_bytes());
         if let Err(error) = &written

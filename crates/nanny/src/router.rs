@@ -61,7 +61,7 @@ pub(crate) struct RouterSettings {
     pub(crate) probe_label: Option<String>,
     pub(crate) kubedns: Nameserver,
     pub(crate) forward: ForwardMode,
-    /// The nanny follows edits of the configuration.
+    /// Whether the nanny follows edits of the configuration.
     pub(crate) follows_edits: bool,
 }
 
@@ -102,7 +102,7 @@ impl Router {
         self.routes.subscribe()
     }
 
-    /// Returns whether the name of a stub server has no address yet.
+    /// Returns whether a stub server is given by a name that has no address yet.
     pub(crate) fn has_unresolved_names(&self) -> bool {
         self.omitted
             .iter()

@@ -475,8 +475,9 @@ fn log_version(dnsmasq: &DnsmasqVersion) {
     }
 }
 
-/// Opens the directory `given`, or a directory of the nanny's own. `None` if no directory is
-/// writable: edits then restart dnsmasq.
+/// Opens the directory with the path `given`. If the path is empty, or the directory has no space,
+/// creates a directory of the nanny's own. `None` if there is no place for such a directory:
+/// dnsmasq then gets its servers as arguments.
 fn open_state_directory(given: &str) -> anyhow::Result<Option<Arc<StateDir>>> {
     let given = Some(given).filter(|path| !path.is_empty());
     match StateDir::open(given.map(Path::new)) {

@@ -1,4 +1,5 @@
-//! The directory of the servers file and the status file.
+//! The directory of the servers file and the status file: the directory of `-stateDir`, or the
+//! nanny's own directory, which the nanny creates and later removes.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Write as _};
@@ -33,7 +34,7 @@ const MAX_ENTRIES: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct StateDir {
     path: PathBuf,
-    /// The lock of the directory, if the nanny created it and will remove it.
+    /// The lock of the nanny's own directory; `None` for the directory of `-stateDir`.
     own_lock: Option<Mutex<File>>,
 }
 
@@ -49,8 +50,8 @@ impl StateDir {
     /// Opens `given`. Without `given`, removes the directories of killed nannies from [`PLACES`],
     /// and creates a directory in the first writable place with enough space.
     ///
-    /// If the file system of `given` is full, a directory in [`PLACES`] is used instead. Other
-    /// faults of `given` are errors.
+    /// If `given` lacks space, a directory in [`PLACES`] is used instead. Other faults of `given`
+    /// are errors.
     pub(crate) fn open(given: Option<&Path>) -> Result<Self, StateDirError> {
         let Some(path) = given else {
             return Self::create_own();
@@ -108,7 +109,7 @@ impl StateDir {
         }
     }
 
-    /// Creates a removed directory again. If the nanny created the directory, it also takes a new
+    /// Creates a removed directory again. If it is the nanny's own directory, also takes a new
     /// lock, because the lock file was removed with the directory.
     fn recreate(&self) -> io::Result<()> {
         match &self.own_lock {
@@ -118,7 +119,7 @@ impl StateDir {
         Ok(())
     }
 
-    /// Removes the directory if the nanny created it.
+    /// Removes the nanny's own directory. The directory of `-stateDir` is kept.
     pub(crate) fn remove(self) {
         if self.own_lock.is_some() {
             // A directory that cannot be removed only takes space.
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn unwritable_directory_is_rejected_with_reason() {
+    fn error_names_directory_that_cannot_be_created() {
         let parent = tempfile::tempdir().unwrap();
         let file = parent.path().join("file");
         fs::write(&file, "").unwrap();

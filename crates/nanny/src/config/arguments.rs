@@ -195,9 +195,9 @@ impl DnsmasqArguments {
     }
 
     /// The domains, except reverse zones, that `--server=/domain/address` routes to `server`. The
-    /// server of a stub domain may be given by name. If `server` is kubedns, the nanny looks up
-    /// such a name in these domains by a query to kubedns. Without `-kubednsDomain`, the first of
-    /// these domains is the cluster domain.
+    /// nanny calls this with the address of kubedns. If the name of a stub domain's server is in
+    /// one of the returned domains, the nanny queries kubedns for the addresses of that name.
+    /// Without `-kubednsDomain`, the first returned domain is the cluster domain.
     pub fn domains_routed_to(&self, server: Nameserver) -> Vec<String> {
         let mut routed = Vec::new();
         for value in self.server_values() {
@@ -208,8 +208,8 @@ impl DnsmasqArguments {
                 continue;
             }
 
-            // The stock arguments route the reverse zones to kubedns as well. An empty domain stands
-            // for names of one label, and `#` for all names.
+            // The stock arguments route the reverse zones to kubedns as well. An empty domain
+            // stands for names of one label, and `#` for all names.
             let forward_zones = domains
                 .split('/')
                 .filter(|domain| !matches!(*domain, "" | "#") && !is_of_reverse_names(domain));
@@ -227,7 +227,8 @@ impl DnsmasqArguments {
         })
     }
 
-    /// The servers for all names, as written. Servers for certain domains are left out.
+    /// The servers for all names, as written. Values with domains are left out, even
+    /// `/#/192.0.2.1` (`#` stands for all names).
     pub fn servers_for_all_names(&self) -> Vec<String> {
         self.server_values()
             .filter(|value| !value.starts_with('/'))
@@ -244,9 +245,10 @@ impl DnsmasqArguments {
             .collect()
     }
 
-    /// Returns whether options other than [`Self::addresses_for_all_names`] may answer or forward
-    /// external names: options that cannot be read, a servers file, a server given by name, a
-    /// server for certain domains that is not `kubedns`, or `--address=/#/`.
+    /// Returns whether some options are unknown, or one of these is given: a servers file, a server
+    /// given by name, `--server` or `--local` with a domain but without the address of `kubedns`,
+    /// or `--address=/#/`. dnsmasq may then answer external names itself, or forward them to
+    /// servers outside [`Self::addresses_for_all_names`].
     pub fn may_answer_external_names(&self, kubedns: Nameserver) -> bool {
         if self.unknown.is_some() || self.has_option("servers-file") {
             return true;
@@ -288,7 +290,7 @@ impl DnsmasqArguments {
     }
 
     /// The words without [`Self::movable_servers`], and without the options `names` and their
-    /// values.
+    /// values. If a group of short options contains one of `names`, the whole group is left out.
     pub fn words_without(&self, names: &[&str]) -> Vec<OsString> {
         let mut words = Vec::new();
         for item in parse_items(&self.words) {
@@ -305,7 +307,7 @@ impl DnsmasqArguments {
 
     fn conf_files(&self) -> Vec<PathBuf> {
         if self.has_option("conf-file") {
-            // An empty value means that no file is read.
+            // An empty value names no file.
             return self
                 .option_values("conf-file")
                 .into_iter()
@@ -319,7 +321,8 @@ impl DnsmasqArguments {
     }
 }
 
-/// One word with its value, and the options parsed from them.
+/// Words that belong together, and the options parsed from them. The words are one word with its
+/// value, if any, or `--` and all words after it.
 #[derive(Debug, Default)]
 struct ArgumentItem {
     words: Vec<OsString>,
@@ -466,8 +469,8 @@ fn split_domains(value: &str) -> Option<(&str, &str)> {
     value.strip_prefix('/')?.rsplit_once('/')
 }
 
-/// Whether a domain is a reverse zone, or is `arpa`, which contains all of them. Other domains below
-/// `arpa`, such as `home.arpa` (RFC 8375), are not for reverse names.
+/// Whether a domain is a reverse zone, or is `arpa`, which contains all of them. Other domains
+/// below `arpa`, such as `home.arpa` (RFC 8375), are not for reverse names.
 fn is_of_reverse_names(domain: &str) -> bool {
     let domain = Name::parse(domain).map(|domain| domain.to_lowercase());
     domain.is_ok_and(|domain| is_reverse_name(&domain) || domain.to_string() == "arpa.")

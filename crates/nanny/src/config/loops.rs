@@ -18,7 +18,7 @@ use crate::config::arguments::{DnsmasqArguments, LOOPBACK};
 pub struct ListenAddresses {
     port: u16,
     addresses: BTreeSet<IpAddr>,
-    /// dnsmasq listens on every loopback address, also on those that no interface has.
+    /// Whether dnsmasq listens on every loopback address, also on those that no interface has.
     every_loopback: bool,
 }
 
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn own_addresses_and_ports_are_loops() {
+    fn only_servers_that_lead_to_dnsmasq_are_contained() {
         for (line, server, expected) in [
             ("-k", "127.0.0.53", true),
             ("-k", "127.0.0.1", true),

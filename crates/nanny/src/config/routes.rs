@@ -28,7 +28,8 @@ pub struct Routes {
     /// The source of `upstreams`.
     pub upstreams_from: UpstreamOrigin,
     /// The names in `hosts` and `aliases`, the reverse names of the addresses in `hosts`, and the
-    /// server of each: kubedns or the SERVFAIL server. Names in `stub_domains` are left out.
+    /// server of each: kubedns or the SERVFAIL server. A name that has an entry in `stub_domains`
+    /// is left out.
     pub own_names: BTreeMap<String, Nameserver>,
     /// The servers to probe for loops. They include servers that are left out because they forward
     /// back to dnsmasq.
@@ -116,9 +117,9 @@ pub struct RouteSources<'a> {
     pub listening: &'a ListenAddresses,
     /// The server that answers SERVFAIL. dnsmasq queries it for a stub domain without a usable
     /// server. If only kubedns can query the configured servers, dnsmasq queries the SERVFAIL
-    /// server until kubedns follows this configuration. Otherwise these queries would leak to other
-    /// servers or get NXDOMAIN. If a probe of a stub server comes back to dnsmasq, dnsmasq forwards
-    /// the probe to the SERVFAIL server.
+    /// server until kubedns follows this configuration. Without the SERVFAIL server, these queries
+    /// would leak to other servers or get NXDOMAIN. If a probe of a stub server comes back to
+    /// dnsmasq, dnsmasq forwards the probe to the SERVFAIL server.
     pub servfail_server: Nameserver,
     /// The labels directly before the stub domain in the names of probes: `forward-loop` and 16
     /// random hexadecimal digits. `None` if no server is probed.
@@ -161,7 +162,8 @@ impl Routes {
         }
     }
 
-    /// Returns whether a stub domain that failed in `before` has servers in `self`.
+    /// Returns whether a stub domain that fails in `before` has a route in `self`, and does not
+    /// fail there.
     pub fn restore_stub_domain_of(&self, before: &Self) -> bool {
         let mut mended = before.failing.difference(&self.failing);
         mended.any(|domain| self.stub_domains.contains_key(domain))
@@ -199,9 +201,9 @@ fn lacks<Server: PartialEq>(now: &[Server], before: &[Server]) -> bool {
 
 impl ComputedRoutes {
     /// Computes the routes if kubedns is the server for external names: in
-    /// [`ForwardMode::Kubedns`], or because kubedns applies rules for external names. If only
-    /// kubedns can query the configured servers, and it does not follow this configuration yet, the
-    /// SERVFAIL server takes its place.
+    /// [`ForwardMode::Kubedns`], or because kubedns applies rules for external names. If dnsmasq
+    /// cannot query some of the configured servers, and kubedns does not follow this configuration
+    /// yet, the SERVFAIL server takes the place of kubedns.
     fn through_kubedns(from: &RouteSources<'_>) -> Self {
         let server = if needs_kubedns(from.config) {
             from.kubedns_if_it_follows()
@@ -212,9 +214,9 @@ impl ComputedRoutes {
         this.routes.upstreams = vec![server];
         this.routes.upstreams_from = UpstreamOrigin::Kubedns;
 
-        // Without routes of their own, own names and stub domains could go to the server of an
-        // argument such as `--server=/corp.example/192.0.2.1`: dnsmasq prefers the longest matching
-        // domain.
+        // The names in `hosts` and `aliases`, and the stub domains, need separate routes. Otherwise
+        // dnsmasq could send queries for them to the server of an argument such as
+        // `--server=/corp.example/192.0.2.1`, because dnsmasq prefers the longest matching domain.
         this.add_own_names(from, server);
         for (domain, _) in this.unrouted_stub_domains(from.config) {
             this.add_stub_domain(from, domain, vec![server]);

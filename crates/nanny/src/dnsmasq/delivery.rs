@@ -62,14 +62,15 @@ impl RouteDelivery {
         &self.in_force
     }
 
-    /// Returns the newest routes. [`Self::next_due`] then waits for newer ones, so the caller has
-    /// to call [`Self::mark_in_force`] or [`Self::mark_failed`]: otherwise the routes are lost.
+    /// Returns the newest routes. The caller has to deliver them, and to call
+    /// [`Self::mark_in_force`] or [`Self::mark_failed`]. Otherwise [`Self::next_due`] may never
+    /// return these routes.
     pub(crate) fn take_newest(&mut self) -> Routes {
         self.newest.borrow_and_update().clone()
     }
 
-    /// Waits until there are routes to deliver. Returns the same routes again every
-    /// [`RETRY_PAUSE`] until [`Self::mark_in_force`]. Cancel safe.
+    /// Waits until the newest routes have to be delivered: when they change, and again after each
+    /// [`RETRY_PAUSE`] until they are in force. Cancel safe.
     pub(crate) async fn next_due(&mut self) -> Routes {
         loop {
             tokio::select! {
@@ -82,7 +83,7 @@ impl RouteDelivery {
                 self.next_try = Some(Instant::now() + RETRY_PAUSE);
                 return routes;
             }
-            // The last edit was undone, so the newest routes equal the routes in force.
+            // The newest routes are already in force.
             self.end_pending();
         }
     }

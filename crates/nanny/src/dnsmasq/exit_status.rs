@@ -6,7 +6,8 @@ use std::process::ExitStatus;
 use daemon::exec::CANNOT_EXECUTE;
 use nix::sys::signal::Signal;
 
-/// Describes the status and its meaning according to dnsmasq(8), as one phrase.
+/// Describes the status in one phrase. The meaning of an exit code is from dnsmasq(8), except for
+/// [`CANNOT_EXECUTE`].
 pub(crate) fn describe(status: ExitStatus) -> String {
     if let Some(number) = status.signal() {
         return describe_signal(number);
@@ -30,7 +31,6 @@ pub(crate) fn describe(status: ExitStatus) -> String {
     format!("exit status {code} ({meaning})")
 }
 
-/// Distinguishes a crash from a signal that another process sent.
 fn describe_signal(number: i32) -> String {
     let Ok(signal) = Signal::try_from(number) else {
         return format!("killed by signal {number}");

@@ -1,9 +1,9 @@
 //! Probes of the running dnsmasq process.
 //!
-//! Every three seconds, a probe queries the cache size: CHAOS TXT `cachesize.bind`, which dnsmasq
-//! answers from memory. If no answer comes within a second, the probe counts as missed, and the
-//! next probe follows without a pause. The interval is not shorter, because dnsmasq counts the
-//! answers to probes as cache hits.
+//! While dnsmasq answers, a probe queries the cache size every three seconds: CHAOS TXT
+//! `cachesize.bind`, which dnsmasq answers from memory. If no answer comes within a second, the
+//! probe counts as missed, and the next probe follows without a pause. The interval is not shorter,
+//! because dnsmasq counts the answers to probes as cache hits.
 //!
 //! A dnsmasq that does not answer and uses no processor time hangs: a signal stopped the process,
 //! or a system call blocks. A dnsmasq that does not answer but uses processor time is busy, and
@@ -29,12 +29,13 @@ use wire::{Nameserver, ServerAddr};
 
 /// The time from the start of a probe to the start of the next, while dnsmasq answers.
 const INTERVAL: Duration = Duration::from_secs(3);
-/// Timeout of a probe. The next probe begins when a probe times out.
+/// Timeout of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// dnsmasq is considered hung if it is silent and idle, or stopped, for this long after the first
-/// missed probe.
+/// dnsmasq is considered hung if it is both silent and idle, or both silent and stopped, for this
+/// long. Before the first answer, only a stopped dnsmasq is considered hung.
 const HANGS_AFTER: Duration = Duration::from_secs(3);
-/// dnsmasq is considered hung if it is silent for this long, even if it is busy.
+/// After its first answer, dnsmasq is considered hung if it is silent for this long, even if it is
+/// busy.
 const BUSY_TOO_LONG: Duration = Duration::from_secs(30);
 /// The pause between probes before the first answer.
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);
@@ -201,8 +202,8 @@ impl ProbeSilence {
         }
     }
 
-    /// Returns whether dnsmasq hangs. Missed probes prove a hang only if `has_answered`. A stopped
-    /// process hangs in any case.
+    /// Returns whether dnsmasq hangs. Before its first answer, only a process that was stopped for
+    /// [`HANGS_AFTER`] hangs.
     fn is_hang(&self, has_answered: bool) -> bool {
         let silent = self.idle >= HANGS_AFTER || self.lasts >= BUSY_TOO_LONG;
         self.stopped >= HANGS_AFTER || (has_answered && silent)
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn time_without_probes_is_no_silence() {
+    fn long_gap_adds_only_one_second_of_silence() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut health = health();
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn missed_probe_is_repeated_at_once() {
+    fn time_of_next_probe_depends_on_answers() {
         let asked = Instant::now();
         let now = asked + PROBE_TIMEOUT;
         let mut health = health();
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_ends_silence() {
+    fn short_silences_and_missing_first_answer_are_no_hang() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut never = health();

@@ -23,8 +23,8 @@ use crate::dnsmasq::quiet_moment::{QuietMoments, SignalTiming};
 use crate::report::RestartReason;
 
 /// The longest wait for a moment without queries in flight. The nanny waits before a restart with
-/// other arguments, and before a reload that removes servers. The wait is short because an edit
-/// should be in force within a second.
+/// other arguments, and before a reload that removes servers. The wait is short because an edit of
+/// the configuration should be in force within a second.
 const QUIET_TIMEOUT: Duration = Duration::from_millis(400);
 /// Timeout of `dnsmasq --test`.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,8 +47,9 @@ pub(super) struct DnsmasqInstance {
 }
 
 impl DnsmasqInstance {
-    /// Sends a signal at a moment without queries in flight. After [`QUIET_TIMEOUT`] without such
-    /// a moment, the signal is sent anyway. `None` if the signal could not be sent.
+    /// Sends a signal at a moment without queries in flight, or after [`QUIET_TIMEOUT`] without
+    /// such a moment. If the nanny cannot know whether queries are in flight, the nanny sends the
+    /// signal at once. Returns `None` if the signal could not be sent.
     pub(super) async fn signal_quietly(&mut self, signal: Signal) -> Option<SignalTiming> {
         // The search for such a moment blocks its thread, so the search runs in a blocking task.
         let mut quiet = self.quiet.clone();
@@ -119,7 +120,7 @@ pub(super) enum InstanceEnd {
 }
 
 impl InstanceEnd {
-    /// The reason for the restart; `None` if dnsmasq is not restarted.
+    /// The reason for a restart after this end; `None` after [`Stop`](Self::Stop).
     pub(super) fn restart_reason(&self) -> Option<RestartReason> {
         match self {
             Self::Exited(_) => Some(RestartReason::Died),

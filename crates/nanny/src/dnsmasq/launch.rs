@@ -1,24 +1,27 @@
 //! The command line of dnsmasq: the user's arguments and the nanny's additions. Also whether an
 //! edit of the configuration needs a restart of dnsmasq.
 //!
+//! With a servers file:
+//!
 //! | kube-dns passes | the nanny passes | the nanny writes into the servers file |
 //! | --- | --- | --- |
 //! | the user's arguments | the same without `--servers-file` | the lines of the user's own servers file |
 //! | `--server ip#port` in the user's arguments | | `server=ip#port` |
 //! | `--server /domain/ip#port` per stub server | | `server=/domain/ip#port` |
 //! | `--server ip#port` per upstream server | | `server=ip#port` |
-//! | `--no-resolv` with upstream servers | `--no-resolv`, always | the servers of resolv.conf, if no upstream servers are configured |
+//! | `--no-resolv` with upstream servers | `--no-resolv` | the servers of resolv.conf, if no upstream servers are configured |
 //!
 //! With [`ForwardMode::Kubedns`], or if kubedns applies rules for external names, the nanny writes
 //! kubedns into the file in place of all configured servers. If a configured server needs more than
-//! plain DNS over UDP, only kubedns can query it. The file then names kubedns, or the nanny's
-//! SERVFAIL server ([`crate::dnsmasq::servfail_server`]) until kubedns is known to have the same
-//! configuration.
+//! plain DNS over UDP, only kubedns can query it. The file then names kubedns in place of all
+//! servers of the same list (the upstreams, or the servers of one stub domain). Until kubedns is
+//! known to have the nanny's configuration, the file names the nanny's SERVFAIL server
+//! ([`crate::dnsmasq::servfail_server`]) instead.
 //!
-//! Most servers of the user's `--server` arguments without a domain are in the file, too (see
-//! `DnsmasqArguments::movable_servers`), so that the nanny can leave out those that forward back to
-//! dnsmasq. The nanny does not pass the user's `--dns-loop-detect` to dnsmasq
-//! ([`crate::dnsmasq::loop_finder`] has the reason).
+//! A `--server` argument without a domain names a server for all names. The nanny moves most of
+//! these servers from the command line into the file (see `DnsmasqArguments::movable_servers`), so
+//! that it can leave out those that forward back to dnsmasq. The nanny does not pass the user's
+//! `--dns-loop-detect` to dnsmasq ([`crate::dnsmasq::loop_finder`] has the reason).
 //!
 //! dnsmasq treats a `server=` line of its servers file like a `--server` argument that follows the
 //! arguments on the command line, and reads the file again on SIGHUP. With a servers file, the
@@ -26,7 +29,7 @@
 //! need a restart whenever configured servers replace the servers of resolv.conf. If a servers file
 //! is not possible (see `reason_for_restarts`), the servers are arguments, as with kube-dns. Then a
 //! change of the servers restarts dnsmasq. If dnsmasq's configuration is not fully known, dnsmasq
-//! reads resolv.conf itself unless upstream servers are configured.
+//! may read resolv.conf itself, unless upstream servers are configured or kubedns is the upstream.
 //!
 //! By default, a dnsmasq started by root changes to the user `nobody` and to another group. In the
 //! stock manifest, the container has no capability to change users. The nanny can signal a dnsmasq
@@ -57,8 +60,9 @@ pub(crate) enum EditMode {
 /// The nanny's user, as far as it matters to dnsmasq.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NannyUser {
-    /// Root, with the names of its user and group. The nanny passes both names to dnsmasq, so that
-    /// dnsmasq keeps them.
+    /// Root, with the names of its user and group. The nanny adds `--user` and `--group` with these
+    /// names, so that dnsmasq keeps this user and group. An option that the arguments or the
+    /// configuration files already have is not added.
     Root { user: String, group: String },
     /// Any other user, or root if one of the names is unknown.
     Other,
@@ -98,8 +102,9 @@ pub(crate) struct LaunchPlan {
     pub(crate) mode: EditMode,
     /// The user's own servers file; its lines are copied into the nanny's servers file.
     pub(crate) extra_servers: Option<PathBuf>,
-    /// The resolv.conf files whose servers go into the nanny's servers file. Empty if dnsmasq reads
-    /// resolv.conf itself or does not use it.
+    /// The resolv.conf files that the nanny reads for dnsmasq. Empty in each of these cases:
+    /// dnsmasq may read resolv.conf itself, the mode is [`ForwardMode::Kubedns`], or the user gave
+    /// `--no-resolv`.
     pub(crate) resolv_files: Vec<PathBuf>,
     /// Whether the nanny reads resolv.conf files again when they change.
     pub(crate) follow_resolv: bool,
@@ -109,10 +114,11 @@ pub(crate) struct LaunchPlan {
     pub(crate) notes: Vec<String>,
     /// Log lines about user arguments that can make DNS fail.
     pub(crate) warnings: Vec<String>,
-    /// Whether dnsmasq reads resolv.conf itself if no upstream servers are configured.
+    /// Whether dnsmasq may read resolv.conf itself, if no upstream servers are configured and
+    /// kubedns is not the upstream.
     may_read_resolv_conf: bool,
     words: Vec<OsString>,
-    /// `words` without the options that the nanny's servers file replaces.
+    /// `words` without the user's `--servers-file`.
     words_beside_file: Vec<OsString>,
     /// The nanny's additions.
     added: Vec<OsString>,
@@ -180,7 +186,7 @@ impl LaunchPlan {
         }
     }
 
-    /// The arguments with the servers themselves instead of the servers file.
+    /// The arguments with the servers themselves instead of the nanny's servers file.
     pub(crate) fn argv_without_file(&self, routes: &Routes) -> Vec<OsString> {
         let mut argv = self.words.clone();
         for value in servers_file::server_values(routes) {
@@ -247,7 +253,6 @@ impl LaunchPlan {
     }
 
     fn note_conflicts_of_cache(&mut self, arguments: &DnsmasqArguments) {
-        // The arguments may bypass kubedns, or concern servers that only kubedns queries.
         for server in arguments.servers_for_all_names() {
             self.notes.push(format!(
                 "--server={server}: dnsmasq sends queries to this server and to kubedns, so some answers do not come from kubedns"
@@ -290,7 +295,8 @@ impl LaunchPlan {
         if lacks("log-facility") {
             added.push("--log-facility=-".to_owned());
         }
-        // The pid file is not needed, and cannot be written on a read-only root file system.
+        // Without a value, the option means no pid file. The file is not needed, and cannot be
+        // written on a read-only root file system.
         if lacks("pid-file") {
             added.push("--pid-file".to_owned());
         }

@@ -21,7 +21,8 @@ pub(crate) enum LineSeverity {
     Warning,
     /// Any other line, for example about a start, a stop or statistics.
     Information,
-    /// A line about the servers, files or options of dnsmasq. It is logged only at debug level.
+    /// A line about the servers, files, options or cache of dnsmasq. It is logged only at debug
+    /// level.
     Detail,
     /// A line of `--log-queries`.
     Query,
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_lines_are_counted() {
+    fn number_of_lost_lines_is_parsed() {
         let lost = |line| LogLine::parse(line).lost_lines();
         assert_eq!(
             lost("dnsmasq[5101]: overflow: 9024 log entries lost"),

@@ -6,9 +6,9 @@
 //! server that forwards to this dnsmasq can answer with this address. While a loop lasts, the
 //! [routes](crate::config::routes) leave out the server.
 //!
-//! The server of a stub domain may forward names outside its stub domain to the cluster DNS, but
-//! must not forward names of this domain back to dnsmasq. So the nanny asks these servers for
-//! [names of their domains](super::stub_probes).
+//! The server of a stub domain may forward names outside the stub domain to the cluster DNS, but
+//! must not forward names of the stub domain back to dnsmasq. So the nanny asks such a server for
+//! [names of its stub domain](super::stub_probes).
 //!
 //! The nanny does not pass `--dns-loop-detect` to dnsmasq. With this option, dnsmasq would stop
 //! using kubedns after a loop through one of kubedns' upstreams, and would then refuse the queries
@@ -33,8 +33,8 @@ use crate::dnsmasq::stub_probes::StubProbes;
 
 /// Maximum number of concurrent probes.
 const MAX_PROBES: usize = 64;
-/// Pause before the first probes, at the start and after a change of the routes. The pause is short
-/// because dnsmasq itself does not look for loops.
+/// Pause before the first probes, at the start and after a change of the probed servers. The pause
+/// is short because dnsmasq itself does not look for loops.
 const MIN_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between probes. The pause doubles each time until it reaches this length, so a
 /// loop that begins later is found within a few seconds. For example, a loop through a Service that
@@ -158,8 +158,8 @@ impl LoopFinder {
         });
     }
 
-    /// Returns whether the server forwards its names to this dnsmasq. `None` if the probe proves
-    /// nothing.
+    /// Returns whether the probe of the server comes back to this dnsmasq. `None` if the probe
+    /// proves nothing.
     async fn probe(&self, RoutedServer { domain, server }: RoutedServer) -> Option<bool> {
         match domain {
             Some(domain) => self.probe_stub(&domain, server).await,

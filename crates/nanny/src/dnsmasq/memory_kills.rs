@@ -13,7 +13,7 @@ const FILES: [&str; 2] = [
     "/sys/fs/cgroup/memory/memory.oom_control",
 ];
 
-/// The processes that the OOM killer has killed so far.
+/// The number of processes that the OOM killer has killed so far.
 #[derive(Debug)]
 pub(crate) struct MemoryKills {
     files: Vec<PathBuf>,

@@ -26,7 +26,8 @@ use wire::top::{AnswerSampler, SampledAnswer, TopQueries};
 
 use crate::dnsmasq::query_lines::{LoggedQuery, QueryLineJoiner};
 
-/// The RCODE that is counted for a query without an answer. No real answer has this RCODE.
+/// Stands for the RCODE of a query without an answer, in filters and in the ranking. No real answer
+/// has this RCODE.
 const NO_ANSWER: u16 = u16::MAX;
 /// Maximum number of lines that wait for a reader.
 const MAX_QUEUED: usize = 4096;
@@ -87,7 +88,7 @@ impl FollowerCounters {
 #[derive(Debug, Default)]
 struct FollowerState {
     joiner: QueryLineJoiner,
-    /// `None` while dnsmasq does not run with `--log-queries=extra`.
+    /// `None` while [`SharedFollowers::is_logged`] is false.
     ranking: Option<QueryRanking>,
     queues: Vec<FollowerQueue>,
     next_id: u64,
@@ -244,7 +245,8 @@ impl QueryFollowers {
     ///
     /// # Errors
     ///
-    /// [`QueriesNotLogged`] if dnsmasq does not run with `--log-queries=extra`.
+    /// [`QueriesNotLogged`] if the query log is not open, and the user's arguments do not contain
+    /// `--log-queries=extra`.
     pub(crate) fn open_tap(
         &self,
         filter: QueryFilter,
@@ -261,7 +263,8 @@ impl QueryFollowers {
     ///
     /// # Errors
     ///
-    /// [`QueriesNotLogged`] if dnsmasq does not run with `--log-queries=extra`.
+    /// [`QueriesNotLogged`] if the query log is not open, and the user's arguments do not contain
+    /// `--log-queries=extra`.
     pub(crate) fn ranking(&self) -> Result<RankingDocument, QueriesNotLogged> {
         let state = self.0.state.lock();
         let ranking = state.ranking.as_ref().ok_or(QueriesNotLogged)?;
@@ -296,8 +299,8 @@ impl QueryFollowers {
 }
 
 impl SharedFollowers {
-    /// Returns whether dnsmasq runs with `--log-queries=extra`, or is about to be restarted with
-    /// this option.
+    /// Whether dnsmasq has to run with `--log-queries=extra`: the query log is open, or the user's
+    /// arguments contain this option.
     fn is_logged(&self, state: &FollowerState) -> bool {
         self.always_logged || state.has_query_log()
     }
@@ -351,7 +354,8 @@ impl LineSource for QueryReader {
             .unwrap_or_default()
     }
 
-    /// A tap is over when dnsmasq no longer runs with `--log-queries=extra`.
+    /// A tap is over when the query log is no longer open, unless the user's arguments contain
+    /// `--log-queries=extra`.
     fn is_over(&self) -> bool {
         !self.shared.is_logged(&self.shared.state.lock())
     }
@@ -399,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn tap_follows_only_logged_queries() {
+    fn tap_needs_query_log_if_arguments_do_not_log() {
         let queries = queries();
         let wanted = queries.logging_wanted();
         assert!(matches!(tap(&queries, ""), Err(QueriesNotLogged)));
@@ -436,12 +440,12 @@ mod tests {
     }
 
     #[test]
-    fn ranking_counts_logged_queries() {
+    fn ranking_counts_logged_queries_except_bind_names() {
         let queries = queries();
         ask(&queries, 1, "a.test");
         assert_eq!(queries.ranking(), Err(QueriesNotLogged));
 
-        // The query log has only the queries that match its filter. The ranking counts all queries.
+        // The ranking also counts queries that do not match the filter of the query log.
         let log = query_log(&queries, "name=b.test");
         ask(&queries, 2, "a.test");
         ask(&queries, 3, "a.test");
@@ -473,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn unread_lines_are_bounded_and_counted() {
+    fn lines_over_limits_are_left_out_and_counted() {
         let queries = queries();
         let mut slow = query_log(&queries, "rate=100000");
         let mut few = query_log(&queries, "rate=1");

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! No line marks the end of a query, so the first line with an answer completes the query. A query
-//! without an answer is reported without an RCODE after [`UNANSWERED_AFTER`], or when more than
-//! [`MAX_WAITING`] queries wait.
+//! stops waiting for an answer after [`UNANSWERED_AFTER`], or when it is the oldest of more than
+//! [`MAX_WAITING`] waiting queries. Such a query is reported without an RCODE. It is not reported
+//! if its answer may be in lost lines, or in the lines of a repetition of the query.
 //!
 //! dnsmasq forwards identical queries of several clients only once. After the lines of the response
 //! to one of these queries, dnsmasq logs the line `reply query is duplicate` for each of the
@@ -41,9 +42,9 @@ pub(crate) struct LoggedQuery {
     pub(crate) qtype: u16,
     /// `None` if the query has no answer.
     pub(crate) rcode: Option<u16>,
-    /// The source of the answer: `cache`, `config`, a hosts file, or a server. Without an answer,
-    /// the last server to which dnsmasq forwarded the query, or `dnsmasq` if the query was not
-    /// forwarded.
+    /// The source of the answer, such as `cache`, `config`, a hosts file, or a server. Without an
+    /// answer, the last server to which dnsmasq forwarded the query. If neither is known,
+    /// `dnsmasq`.
     pub(crate) by: String,
     pub(crate) took: Duration,
 }
@@ -262,8 +263,9 @@ fn split_id(line: &str) -> Option<(&str, &str)> {
     Some((id, rest.trim_start()))
 }
 
-/// Parses a line whose first word is `source`. `None` for a line without an answer, and for a
-/// CNAME, because a later line has the answer.
+/// Parses the part of a line after the number and the address: its first word `source`, such as
+/// `reply` or `cached`, and the rest. `None` for a line without an answer, and for a CNAME, because
+/// a later line has the answer.
 fn parse_answer<'l>(source: &'l str, rest: &str) -> Option<LineAnswer<'l>> {
     let (_, value) = rest.rsplit_once(" is ")?;
     if value == "<CNAME>" {
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_one_query_become_one() {
+    fn lines_of_query_become_one_event() {
         // Lines as dnsmasq 2.90 logs them.
         let lines = "\
 12 10.244.0.7/4711 query[A] Www.Example.test from 10.244.0.7
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicate_query_shares_answer() {
+    fn duplicate_query_shares_only_answer_to_same_question() {
         let lines = "\
 1 127.0.0.2/53607 query[A] slow.test from 127.0.0.2
 1 127.0.0.2/53607 forwarded slow.test to 192.0.2.1

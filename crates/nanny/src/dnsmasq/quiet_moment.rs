@@ -3,8 +3,9 @@
 //! When dnsmasq reads its servers again, it drops the queries that wait for a removed server: their
 //! clients get no response. So the SIGHUP for a reload that removes a server is sent at a quiet
 //! moment, in which no query waits for a server and dnsmasq handles no query. During the check,
-//! which usually takes less than a millisecond, dnsmasq is stopped (SIGSTOP). dnsmasq gets the
-//! SIGHUP before it continues. The SIGTERM before a restart is sent in the same way.
+//! which usually takes less than a millisecond, dnsmasq is stopped (SIGSTOP). If the moment is
+//! quiet, dnsmasq gets the SIGHUP before it continues. The SIGTERM before a restart is sent in the
+//! same way.
 //!
 //! Such moments are frequent even under load. If no quiet moment comes in time, because upstream
 //! servers do not answer or many queries are slow, the signal is sent anyway.
@@ -40,7 +41,7 @@ const PAUSE: Duration = Duration::from_micros(500);
 pub(crate) struct QuietMoments {
     pid: Pid,
     port: u16,
-    /// A forwarded query has a socket of its own.
+    /// Whether each forwarded query has a socket of its own.
     has_query_sockets: bool,
     /// The smallest set of descriptors seen so far. An idle dnsmasq is assumed to have these
     /// descriptors.
@@ -181,7 +182,8 @@ impl Drop for StoppedProcess {
     }
 }
 
-/// Returns whether the files in `/proc` that the checks read are readable.
+/// Returns whether `syscall`, `net/udp` and `stat` of the process in `/proc` are readable. Without
+/// these files, no moment can be known to be quiet.
 fn has_readable_proc(pid: Pid) -> bool {
     ["syscall", "net/udp", "stat"]
         .iter()
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn extra_descriptors_count_until_old() {
+    fn process_looks_idle_only_without_new_descriptors() {
         let mut child = Command::new("sh")
             .args([
                 "-c",
@@ -293,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_process_is_signalled_at_deadline() {
+    fn signal_is_sent_anyway_if_no_moment_is_quiet() {
         // sleep(1) waits, but not in poll(2).
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());

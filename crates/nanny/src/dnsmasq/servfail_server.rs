@@ -143,8 +143,8 @@ async fn serve_connections(listener: TcpListener, handler: &ServfailHandler) {
     }
 }
 
-/// Answers the queries of one connection in turn, until the client closes it or sends something
-/// other than a query.
+/// Answers the queries of one connection in turn, until the client closes the connection, or sends
+/// a malformed message or a response.
 async fn serve_connection(stream: TcpStream, peer: SocketAddr, handler: ServfailHandler) {
     let stream = AsyncIoTokioAsStd(stream);
     let (mut messages, responses) =
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn excess_connections_wait_for_others() {
+    async fn excess_connection_waits_until_another_ends() {
         let (_tasks, server) = start().await;
         let mut idle = Vec::new();
         for _ in 0..MAX_CONNECTIONS {

@@ -95,8 +95,9 @@ impl SignalHelper {
         match timeout(RESPONSE_TIMEOUT, exchange).await {
             Ok(Ok(0)) => Ok(()),
             Ok(Ok(errno)) => Err(Errno::from_raw(errno.into())),
-            // The helper has ended or is stopped. The nanny asks the helper only after the nanny's
-            // own kill(2) has failed with EPERM, so the result is EPERM again.
+            // The helper has ended, or has not responded in time. The nanny asks the helper only
+            // after the nanny's own kill(2) or killpg(3) has failed with EPERM, so the result is
+            // EPERM again.
             Ok(Err(_)) | Err(_) => Err(Errno::EPERM),
         }
     }
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn late_response_is_not_that_of_next_request() {
+    async fn late_response_does_not_answer_next_request() {
         let mut helper = slow_helper();
         let first = helper.send_signal(Signal::SIGHUP).await;
         assert_eq!(first, Err(Errno::EPERM), "the first request must time out");

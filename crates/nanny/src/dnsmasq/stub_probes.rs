@@ -14,7 +14,7 @@ use hickory_proto::op::Query;
 use hickory_proto::rr::{Name, RecordType};
 use parking_lot::Mutex;
 
-/// The longest name of a probe in dotted text.
+/// Maximum length of a probe's name in dotted text.
 const MAX_NAME: usize = 253;
 /// Number of digits in the first label of a probe's name.
 const DIGITS: usize = 16;
@@ -47,8 +47,8 @@ impl StubProbes {
         &self.0.label
     }
 
-    /// Creates a probe of a server of `domain`; `None` if the name of the probe would be too long.
-    /// The probe is recognized until it is dropped.
+    /// Creates a probe of a server of `domain`; `None` if the name of the probe would be invalid,
+    /// for example too long. The probe is recognized until it is dropped.
     pub(crate) fn start(&self, domain: &str) -> Option<StubProbe> {
         // A random name is in no cache on the way, and nobody can guess it.
         let number = fastrand::u64(..);

@@ -54,7 +54,7 @@ pub(crate) struct Supervisor {
     pub(crate) plan: LaunchPlan,
     /// The mark with which dnsmasq answers probes for loops; `None` with `-forward=kubedns`.
     pub(crate) loop_mark: Option<LoopMark>,
-    /// The directory of the servers file; `None` if no directory is writable.
+    /// The directory of the servers file; `None` if no directory is writable and has space.
     pub(crate) directory: Option<Arc<StateDir>>,
     pub(crate) delivery: RouteDelivery,
     pub(crate) port: u16,
@@ -380,7 +380,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Makes dnsmasq read its servers again and flush its cache.
+    /// Makes dnsmasq flush its cache, and read its servers file again if it has one.
     async fn send_sighup(&self, instance: &mut DnsmasqInstance) -> Result<(), DeliveryError> {
         instance
             .process
@@ -391,10 +391,12 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Selects the routes and arguments for a start of dnsmasq: the newest routes, or the routes in
-    /// force if the newest routes need a trial. If the newest routes cannot be written to the
-    /// servers file, a restarted dnsmasq uses the routes in force, provided that the file still
-    /// contains them. Otherwise the newest servers become arguments.
+    /// Selects the routes and arguments for a start of dnsmasq.
+    ///
+    /// In [`EditMode::Restart`], the first start uses the newest routes, and a restart uses the
+    /// routes in force. In [`EditMode::Reload`], the newest routes are written to the servers file.
+    /// If the file cannot be written, the newest servers become arguments, with one exception: a
+    /// restart uses the routes in force if the file still contains them.
     fn select_arguments(&mut self, is_first: bool) -> StartArguments {
         if self.plan.mode == EditMode::Restart {
             // New arguments need a trial, except at the first start. So a restart does not use

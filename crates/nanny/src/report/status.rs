@@ -91,7 +91,7 @@ pub(crate) fn format_time(time: SystemTime) -> String {
     DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// The addresses of each stub domain's servers.
+/// The servers of each stub domain, as text.
 fn server_lists<T: ToString>(domains: &BTreeMap<String, Vec<T>>) -> BTreeMap<String, Vec<String>> {
     domains
         .iter()

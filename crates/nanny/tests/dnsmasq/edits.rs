@@ -44,7 +44,7 @@ async fn timed(rig: &NannyRig, expected: &str) -> Duration {
 }
 
 #[tokio::test]
-async fn query_waiting_for_removed_server_is_answered() {
+async fn query_for_removed_server_is_lost_only_by_hasty_reload() {
     let outside = Upstream::answering("192.0.2.1").await;
     let slow = Upstream::start(|asked: &Asked| {
         let reply =
@@ -166,7 +166,7 @@ async fn unwritable_edit_stays_pending() {
     assert_eq!(upstreams(&status), json!([at(&second)]));
     rig.until("after.outside.test.", "192.0.2.2").await;
     let told = rig.logged(unwritable);
-    assert_eq!(told, 1, "the same reason must be logged once");
+    assert_eq!(told, 1, "the reason must be logged only once");
     rig.end().await;
 }
 
@@ -258,7 +258,7 @@ async fn server_order_is_kept() {
 }
 
 #[tokio::test]
-async fn configuration_is_read_once_without_restarts() {
+async fn configuration_is_read_once_if_restarts_are_disabled() {
     let outside = Upstream::answering("192.0.2.1").await;
     let stub = Upstream::answering("192.0.2.11").await;
     let plan = NannySetup::new()
@@ -284,7 +284,7 @@ async fn configuration_is_read_once_without_restarts() {
 }
 
 #[tokio::test]
-async fn edit_restarts_dnsmasq_with_servers_file_in_its_configuration() {
+async fn edit_restarts_dnsmasq_only_after_accepted_trial() {
     let first = Upstream::answering("192.0.2.11").await;
     let second = Upstream::answering("192.0.2.12").await;
     let plan = NannySetup::new().with_own_servers_file();
@@ -301,8 +301,8 @@ async fn edit_restarts_dnsmasq_with_servers_file_in_its_configuration() {
     let replaced = rig.dnsmasq();
     assert_ne!(replaced, before);
 
-    // Before a restart, the nanny tries the new arguments with `dnsmasq --test`. This trial rejects
-    // arguments with which dnsmasq would not start.
+    // Before a restart, the nanny tries the new arguments with `dnsmasq --test`. This trial fails
+    // here, because the configuration file has an unknown option.
     fs::write(rig.path("dnsmasq.conf"), "no-such-option\n").unwrap();
     rig.config(&stub_domains(&first));
     let line = rig

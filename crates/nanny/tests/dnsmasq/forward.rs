@@ -1,7 +1,10 @@
-//! dnsmasq in front of kubedns. With `-forward=kubedns`, dnsmasq forwards all queries to kubedns.
-//! Without this flag, the nanny makes dnsmasq forward to kubedns only if the configuration requires
-//! it, for example for `hosts` or for servers over TLS. When the routes of kubedns change, the
-//! nanny makes dnsmasq flush its cache.
+//! dnsmasq in front of kubedns. With `-forward=kubedns`, dnsmasq forwards to kubedns instead of the
+//! servers in the configuration. Without this flag, the nanny makes dnsmasq forward to kubedns only
+//! if the configuration requires it, for example for `hosts` or for servers over TLS.
+//!
+//! kubedns reports a hash of its upstreams, stub domains, search list, hosts, aliases and rules:
+//! `routes=` in the answer for `routes.kubedns.`. When this hash changes, the nanny makes dnsmasq
+//! flush its cache.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -64,7 +67,7 @@ impl Kubedns {
         });
     }
 
-    /// A nanny with `-forward=kubedns` that forwards to this kubedns.
+    /// The setup of a nanny with `-forward=kubedns`, whose dnsmasq forwards to this kubedns.
     fn plan(&self) -> NannySetup {
         NannySetup::new().flag("-forward=kubedns").flag(self.flag())
     }
@@ -119,7 +122,7 @@ async fn settled(rig: &NannyRig, kubedns: &Kubedns) {
     kubedns.until_polled(2).await;
 }
 
-/// dnsmasq retries the query after half a second. Most clients would wait five seconds.
+/// dnsmasq retries the query after half a second. Most clients retry only after five seconds.
 #[tokio::test]
 async fn query_survives_restart_of_kubedns() {
     let kubedns = Kubedns::start("192.0.2.1").await;
@@ -161,8 +164,8 @@ async fn cache_is_flushed_after_kubedns_edit() {
     assert_eq!(status["routes"]["kubednsServer"], at(&kubedns.upstream));
     settled(&rig, &kubedns).await;
 
-    // An edit of the upstreams flushes nothing by itself, because kubedns may not have applied the
-    // edit yet.
+    // The following edit removes `upstreamNameservers`. The edit by itself flushes nothing, because
+    // kubedns may not have applied it yet.
     rig.until("www.acme.test.", "192.0.2.1").await;
     kubedns.says(|said| said.address = "192.0.2.2".to_owned());
     rig.config(&[("stubDomains", stubs(&[("acme.test", &other)]))]);
@@ -217,9 +220,9 @@ async fn servfail_of_kubedns_is_not_retried() {
 }
 
 /// Until kubedns reports the same configuration as the nanny, kubedns might forward in plain text.
-/// So names of an encrypted stub domain get SERVFAIL at first.
+/// So until then, names in a stub domain with a server over TLS get SERVFAIL.
 #[tokio::test]
-async fn encrypted_stub_domain_fails_until_kubedns_follows() {
+async fn tls_stub_domain_fails_until_kubedns_reports_same_configuration() {
     let kubedns = Kubedns::start("192.0.2.1").await;
     let plain = Upstream::answering("192.0.2.99").await;
     let stubs =
@@ -262,7 +265,7 @@ async fn encrypted_stub_domain_fails_until_kubedns_follows() {
 /// A kubedns that follows no configuration also reports the version of the empty configuration. So
 /// this version does not prove that kubedns will follow an edit.
 #[tokio::test]
-async fn empty_configuration_is_no_proof() {
+async fn new_tls_upstream_fails_until_kubedns_reports_edit() {
     let kubedns = Kubedns::start("192.0.2.1").await;
     let mut rig = kubedns.plan().start().await;
     let version = |status: &Value| {
@@ -287,7 +290,8 @@ async fn empty_configuration_is_no_proof() {
     rig.end().await;
 }
 
-/// A kubedns with an upstream that forwards all names outside `outside.test` to dnsmasq.
+/// A kubedns whose upstream forwards to dnsmasq. Only queries for `routes.kubedns.` and for names
+/// in `outside.test.` are answered instead.
 async fn start_looping_kubedns(said: Said, dnsmasq: SocketAddr) -> Upstream {
     Upstream::start(move |asked: &Asked| match asked.name() {
         name if name.ends_with("outside.test.") => react(&said, asked),
@@ -300,7 +304,7 @@ async fn start_looping_kubedns(said: Said, dnsmasq: SocketAddr) -> Upstream {
 /// If an upstream of kubedns forwards to dnsmasq, kubedns leaves out the upstream. dnsmasq must not
 /// leave out kubedns, although the loop passes through kubedns.
 #[tokio::test]
-async fn loop_of_upstream_keeps_kubedns() {
+async fn dnsmasq_keeps_kubedns_despite_loop_of_upstream() {
     let other = Upstream::answering("192.0.2.99").await;
     let rule = [
         ("bogusPriv", "true".to_owned()),
@@ -347,7 +351,7 @@ fn version_of(config: &[(&str, String)]) -> String {
 /// Without `-forward=kubedns`, dnsmasq itself forwards to the upstreams. But if kubedns is behind
 /// dnsmasq and follows the same configuration, dnsmasq forwards the names in `hosts` to kubedns.
 #[tokio::test]
-async fn own_names_are_forwarded_to_kubedns() {
+async fn names_in_hosts_are_forwarded_to_kubedns_behind_dnsmasq() {
     let kubedns = Kubedns::start("192.0.2.1").await;
     let other = Upstream::answering("192.0.2.99").await;
     let config = [

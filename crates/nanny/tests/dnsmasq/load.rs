@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 /// Time after which an answer is considered lost. glibc's resolver waits longer: it repeats a query
 /// after five seconds.
 const LOST_AFTER: Duration = Duration::from_secs(4);
-/// The pause of a client between an answer and its next query.
+/// The pause of a client before its next query.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Clients, each with a socket and one query in flight.
@@ -23,7 +23,8 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Starts `clients` clients. Each query is for a new name below `outside.test`.
+    /// Starts `clients` clients. The queries are for names below `outside.test`. A client repeats a
+    /// name only after 65,536 queries.
     pub(crate) fn start(server: SocketAddr, clients: usize) -> Self {
         let stop = CancellationToken::new();
         let mut set = JoinSet::new();

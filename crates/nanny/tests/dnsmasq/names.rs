@@ -66,10 +66,11 @@ async fn unresolved_stub_server_does_not_leak_queries() {
     rig.end().await;
 }
 
-/// With `-restartDnsmasq=false`, the configuration is read only at the start. dnsmasq nevertheless
-/// gets the address of a stub server as soon as the name of the server resolves.
+/// In this test, the configuration of dnsmasq names a servers file. So the nanny passes the servers
+/// as arguments, and dnsmasq gets new servers only by a restart. With `-restartDnsmasq=false`, the
+/// nanny restarts dnsmasq for new servers only if a stub domain without a usable server gets one.
 #[tokio::test]
-async fn failing_domain_is_mended_without_restarts() {
+async fn stub_domain_gets_resolved_server_despite_forbidden_restarts() {
     let knows = Arc::new(AtomicBool::new(false));
     let kubedns = kubedns(Arc::clone(&knows)).await;
     let stub = Upstream::answering("192.0.2.11").await;
@@ -194,9 +195,10 @@ async fn later_loop_is_found_and_ends() {
 
 /// Without a servers file, dnsmasq is restarted without the server in the loop.
 #[tokio::test]
-async fn loop_without_servers_file_ends() {
+async fn later_loop_without_servers_file_is_found_and_ends() {
     let loops = Arc::new(AtomicBool::new(false));
-    // With this argument, dnsmasq has no servers file at all.
+    // The script may print `--servers-file`, and the nanny cannot know this. So the nanny passes
+    // the servers as arguments, not in a servers file.
     let setup = NannySetup::new().dnsmasq("--conf-script=/bin/true");
     let forwarder = start_forwarder(&setup, &loops).await;
     let rig = setup.forwarding_to(&forwarder).start().await;
@@ -204,7 +206,7 @@ async fn loop_without_servers_file_ends() {
 }
 
 #[tokio::test]
-async fn later_loop_of_stub_domain_is_found() {
+async fn later_loop_of_stub_domain_is_found_and_ends() {
     let loops = Arc::new(AtomicBool::new(false));
     let setup = NannySetup::new();
     let outside = Upstream::answering("192.0.2.2").await;
@@ -231,7 +233,7 @@ async fn later_loop_of_stub_domain_is_found() {
 }
 
 #[tokio::test]
-async fn later_loop_of_argument_is_found() {
+async fn later_loop_through_server_argument_is_found_and_ends() {
     let loops = Arc::new(AtomicBool::new(false));
     let setup = NannySetup::new();
     let forwarder = start_forwarder(&setup, &loops).await;

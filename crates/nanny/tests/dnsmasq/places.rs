@@ -24,7 +24,7 @@ fn can_mount() -> bool {
 }
 
 #[tokio::test]
-async fn full_directory_is_skipped() {
+async fn other_directory_is_used_if_one_is_full() {
     if !can_mount() {
         return;
     }
@@ -77,7 +77,7 @@ async fn removed_state_directory_is_recreated() {
 }
 
 #[tokio::test]
-async fn servers_are_arguments_without_state_directory() {
+async fn servers_are_arguments_if_there_is_no_state_directory() {
     let first = Upstream::answering("192.0.2.1").await;
     let second = Upstream::answering("192.0.2.2").await;
     let mut rig = NannySetup::new().forwarding_to(&first).start().await;

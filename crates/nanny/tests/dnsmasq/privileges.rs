@@ -48,13 +48,13 @@ async fn works_with(plan: NannySetup, rights: &str) -> bool {
 }
 
 #[tokio::test]
-async fn as_a_user_without_any_capability() {
+async fn nanny_works_as_user_without_capabilities() {
     let rights = "--reuid=1001 --regid=1001 --clear-groups --bounding-set=-all";
     assert!(!can_change_users() || works_with(NannySetup::new(), rights).await);
 }
 
 #[tokio::test]
-async fn unprivileged_user_binds_low_port() {
+async fn user_with_net_bind_service_binds_low_port() {
     let low = || {
         (600..1023)
             .find(|port| std::net::UdpSocket::bind(("127.0.0.1", *port)).is_ok())
@@ -83,7 +83,7 @@ async fn nanny_signals_dnsmasq_of_other_user() {
 
 /// dnsmasq runs as another user, and the nanny has no right to signal dnsmasq.
 #[tokio::test]
-async fn unsignalled_edit_is_pending() {
+async fn edit_is_pending_if_dnsmasq_cannot_be_signalled() {
     if !can_change_users() {
         return;
     }

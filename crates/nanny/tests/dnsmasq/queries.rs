@@ -109,7 +109,7 @@ async fn get_of_any_page_restarts_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tap_follows_queries_of_query_log() {
+async fn tap_and_ranking_include_queries_outside_query_log() {
     let upstream = upstream().await;
     let config = logging(&upstream, r#"{"name": "nothing.test"}"#);
     let (plan, status) = in_front(&upstream).config(&config).with_status_page();
@@ -150,7 +150,7 @@ async fn tap_follows_queries_of_query_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn logging_dnsmasq_is_not_restarted() {
+async fn tap_of_logging_dnsmasq_needs_no_restart() {
     let upstream = upstream().await;
     let (plan, status) = NannySetup::new()
         .forwarding_to(&upstream)
@@ -281,7 +281,7 @@ async fn query_log_has_line_per_query() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn initial_query_log_restarts_only_at_end() {
+async fn query_log_at_start_causes_restart_only_at_its_end() {
     let upstream = upstream().await;
     let initial = logging(&upstream, r#"{"name": "www.example.test"}"#);
     let mut rig = in_front(&upstream).config(&initial).start().await;
@@ -299,7 +299,7 @@ async fn initial_query_log_restarts_only_at_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unrestartable_dnsmasq_logs_from_start() {
+async fn query_log_starts_and_ends_if_restarts_are_off() {
     let upstream = upstream().await;
     let plan = in_front(&upstream)
         .flag("-restartDnsmasq=false")

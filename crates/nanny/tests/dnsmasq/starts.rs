@@ -1,4 +1,4 @@
-//! Starts that fail with one clear line, faults that must not prevent a start, and the status and
+//! Failed starts and their error texts, faults that must not prevent a start, and the status and
 //! metrics pages.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
@@ -22,7 +22,7 @@ async fn fails(words: &[&str]) -> (i32, String) {
 }
 
 #[tokio::test]
-async fn bad_flags_have_error_of_go() {
+async fn bad_flag_is_rejected_with_error_text_of_go() {
     let unknown = "flag provided but not defined: -no-such-flag";
     let sync = "invalid value \"5\" for flag -syncInterval: parse error";
     let restart = "invalid boolean value \"maybe\" for -restartDnsmasq: parse error";
@@ -79,7 +79,7 @@ async fn odd_values_do_not_prevent_start() {
 }
 
 #[tokio::test]
-async fn port_in_use_has_reason_of_dnsmasq() {
+async fn port_in_use_is_reported_with_error_of_dnsmasq() {
     let plan = NannySetup::new();
     let _taken = UdpSocket::bind(plan.server()).unwrap();
     let (code, log) = plan.spawn().ended().await;
@@ -91,7 +91,7 @@ async fn port_in_use_has_reason_of_dnsmasq() {
 }
 
 #[tokio::test]
-async fn wrong_arguments_have_reason_of_dnsmasq() {
+async fn wrong_argument_is_reported_with_error_of_dnsmasq() {
     let plan = NannySetup::new().dnsmasq("--no-such-option");
     let (code, log) = plan.spawn().ended().await;
     assert_eq!(code, Some(255));
@@ -101,7 +101,7 @@ async fn wrong_arguments_have_reason_of_dnsmasq() {
 }
 
 #[tokio::test]
-async fn missing_directory_or_taken_port_is_tolerated() {
+async fn missing_config_directory_and_taken_status_port_are_tolerated() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = taken.local_addr().unwrap();
     let plan = NannySetup::new()

@@ -142,8 +142,8 @@ fn parse_line(line: &str) -> Option<GivenOption> {
     })
 }
 
-/// Removes a comment. A comment begins with `#` at the start of the line or after a blank;
-/// `192.0.2.1#5353` contains no comment.
+/// Removes a comment. A comment begins with `#` at the start of the line or after white space, and
+/// outside quotation marks. `192.0.2.1#5353` contains no comment.
 fn strip_comment(line: &str) -> &str {
     let mut quoted = false;
     let mut blank = true;

@@ -1,5 +1,5 @@
-//! dnsmasq's options: their letters, and whether they take a value (dnsmasq 2.90; older releases
-//! have fewer).
+//! dnsmasq's options: their letters, and whether they need a value (dnsmasq 2.90; older releases
+//! have fewer options).
 
 /// One of dnsmasq's options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ fn read(line: &str) -> DnsmasqArguments {
 }
 
 #[test]
-fn spellings_of_one_option() {
+fn options_are_read_as_getopt_reads_them() {
     for line in [
         "-p 5353",
         "-p5353",
@@ -82,7 +82,7 @@ fn probe_address_follows_listen_arguments() {
 }
 
 #[test]
-fn resolv_files() {
+fn resolv_files_follow_arguments() {
     for (line, expected) in [
         ("-k", "/etc/resolv.conf"),
         ("-k -R", ""),
@@ -100,7 +100,7 @@ fn resolv_files() {
 }
 
 #[test]
-fn cluster_domains_are_routed_to_kubedns() {
+fn domains_routed_to_kubedns_are_found_except_reverse_zones() {
     let kubedns = "127.0.0.1:10053".parse().unwrap();
     let both = "--server=/in-addr.arpa/127.0.0.1#10053 --server=/cluster.local/127.0.0.1#10053";
     let two =
@@ -166,9 +166,10 @@ fn options_are_removed_with_values() {
 }
 
 /// Servers without a domain are for all names. The nanny removes the movable ones from the
-/// arguments, and leaves the fixed ones to dnsmasq.
+/// arguments. It leaves the fixed ones to dnsmasq: they are in a group of short options such as
+/// `-kS192.0.2.1`, or in a file. A server given by name is in neither list.
 #[test]
-fn servers_for_all_names_are_movable() {
+fn servers_for_all_names_are_movable_or_fixed() {
     for (line, movable, fixed) in [
         (
             "-k --server=192.0.2.1#5353@eth0",
@@ -198,7 +199,7 @@ fn servers_for_all_names_are_movable() {
 }
 
 #[test]
-fn configuration_files_count_too() {
+fn configuration_files_are_read_or_options_are_unknown() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
     fs::create_dir(dir.path().join("d")).unwrap();
@@ -231,7 +232,7 @@ fn configuration_files_count_too() {
 
 proptest::proptest! {
     #[test]
-    fn any_words_are_read_and_kept(words in proptest::collection::vec("(-{0,2}[a-zA-Z0-9=/.,#-]{0,12}|\\PC{0,8})", 0..8)) {
+    fn any_words_are_read_and_kept_if_none_is_removable(words in proptest::collection::vec("(-{0,2}[a-zA-Z0-9=/.,#-]{0,12}|\\PC{0,8})", 0..8)) {
         let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
         let arguments = DnsmasqArguments::from_words(words.clone());
         let _ = (arguments.port(), arguments.probe_address(), arguments.resolv_files());
@@ -244,6 +245,9 @@ proptest::proptest! {
     }
 }
 
+/// `may_answer_external_names` ignores a server that is given without a domain and by its IP
+/// address, and each server with the address of kubedns. It also ignores `--address`, except
+/// `--address=/#/...`, which is for all names.
 #[test]
 fn options_that_may_answer_external_names_are_found() {
     let kubedns = "127.0.0.1:10053".parse().unwrap();

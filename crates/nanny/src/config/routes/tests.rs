@@ -127,7 +127,7 @@ fn server_that_leads_back_is_left_out() {
     ];
     assert_eq!(servers.collect::<Vec<_>>(), expected);
 
-    // The same server stays in use for names that it does not forward back.
+    // 192.0.2.1 forwards back only names in `acme.example`. It stays in use for all other names.
     let loops = BTreeSet::from([server(Some("acme.example"), "192.0.2.1")]);
     let one = compute(&loops);
     let servers = "/acme.example/192.0.2.2; /beta.example/192.0.2.1";
@@ -151,8 +151,9 @@ fn server_that_leads_back_is_left_out() {
     assert_eq!(all.routes.failing.len(), 2);
 }
 
-/// The nanny need not probe kubedns. If a query that dnsmasq sends to kubedns comes back to
-/// dnsmasq, the loop passes through an upstream of kubedns, and kubedns itself finds the loop.
+/// The nanny need not probe a kubedns that is behind dnsmasq. If a query that dnsmasq sends to
+/// kubedns comes back to dnsmasq, the loop passes through an upstream of kubedns, and kubedns
+/// itself finds the loop.
 #[test]
 fn kubedns_behind_dnsmasq_is_not_probed() {
     let argument = DnsmasqArguments::from_words(vec!["-S127.0.0.1#10053".into()]);
@@ -203,7 +204,7 @@ fn upstream_servers_replace_resolv_conf() {
 }
 
 #[test]
-fn stub_domains() {
+fn stub_domains_are_routed_to_their_servers() {
     let two = r#"{"b.example": ["192.0.2.2", "192.0.2.2", "[2001:db8::2]:54"], "a.example": ["192.0.2.1"], "c.example": []}"#;
     assert_eq!(
         plain(two, "[]", &["192.0.2.9"]),

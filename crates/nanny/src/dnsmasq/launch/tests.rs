@@ -1,5 +1,5 @@
-//! Compares argument lists with recorded argument lists of kube-dns' nanny, and tests conflicts
-//! with the user's arguments.
+//! Tests the command line of dnsmasq, and compares the servers file with recorded argument lists of
+//! kube-dns' nanny.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ fn argv(line: &str) -> String {
 }
 
 #[test]
-fn stock_arguments_come_first() {
+fn nanny_appends_its_options_to_user_arguments() {
     let stock = "-k --cache-size=1000 --no-negcache --dns-loop-detect --log-facility=- \
                  --server=/cluster.local/127.0.0.1#10053 --server=/in-addr.arpa/127.0.0.1#10053 \
                  --server=/ip6.arpa/127.0.0.1#10053";
@@ -82,7 +82,7 @@ fn user_options_are_not_repeated() {
 }
 
 #[test]
-fn conflicts_are_resolved_and_told() {
+fn conflicts_are_resolved_and_reported() {
     let usual = "/etc/resolv.conf";
     let unused = "--no-resolv: resolv.conf is not used";
     let replaced = "--resolv-file=/a, /b: used in place of /etc/resolv.conf";
@@ -117,7 +117,7 @@ fn conflicts_are_resolved_and_told() {
 /// Tests `-forward=kubedns`. Each case begins with further arguments of the user. The expectation
 /// follows: the arguments that are kept, the option that the nanny does not add, and the note.
 #[test]
-fn cache_mode_adds_its_options() {
+fn forward_to_kubedns_adds_options_that_user_did_not_give() {
     let root = root_user();
     let ours = format!(
         "--no-resolv --servers-file={FILE} --dns-forward-max=600 --all-servers --fast-dns-retry=500,4000 --pid-file \
@@ -143,7 +143,7 @@ fn cache_mode_adds_its_options() {
         (" -R", " -R", "--no-resolv ", no_resolv),
     ] {
         let line = format!("-k -8 -{further}");
-        let plan = cache_plan(&line, &root, "2.90", Ok(PathBuf::from(FILE)));
+        let plan = plan_of_forward_to_kubedns(&line, &root, "2.90", Ok(PathBuf::from(FILE)));
         let ours = ours.replace(without, "");
         let argv = text(&plan.argv(&Routes::default()));
         assert_eq!(argv, format!("-k -8 -{kept} {ours}"), "{line}");
@@ -154,8 +154,8 @@ fn cache_mode_adds_its_options() {
     }
 }
 
-/// The plan of a line with `-forward=kubedns`.
-fn cache_plan(
+/// The plan for the dnsmasq arguments in `line`, with `-forward=kubedns`.
+fn plan_of_forward_to_kubedns(
     line: &str,
     user: &NannyUser,
     version: &str,
@@ -171,20 +171,21 @@ fn cache_plan(
 }
 
 #[test]
-fn cache_mode_without_servers_file_passes_server_as_argument() {
+fn forward_to_kubedns_without_servers_file_passes_server_as_argument() {
     let routes = Routes {
         upstreams: vec!["127.0.0.1:10053".parse().unwrap()],
         upstreams_from: UpstreamOrigin::Kubedns,
         ..Routes::default()
     };
     let line = "-k -8 - --dns-loop-detect";
-    let plan = cache_plan(line, &NannyUser::Other, "2.85", Err("no place".to_owned()));
+    let plan =
+        plan_of_forward_to_kubedns(line, &NannyUser::Other, "2.85", Err("no place".to_owned()));
     let expected = "-k -8 - --server 127.0.0.1#10053 --no-resolv --dns-forward-max=600 --all-servers --pid-file";
     assert_eq!(text(&plan.argv(&routes)), expected);
 }
 
 #[test]
-fn servers_are_arguments_without_file() {
+fn servers_become_arguments_if_servers_file_is_impossible() {
     let line = "-k --server=192.0.2.9@eth0 --servers-file=/own --dns-loop-detect";
     let arguments = DnsmasqArguments::from_words(words(line));
     let stub_servers = vec!["192.0.2.1:54".parse().unwrap()];
@@ -206,8 +207,7 @@ fn servers_are_arguments_without_file() {
     );
     assert_eq!(plan.mode, EditMode::Restart);
     assert_eq!(plan.restart_reason.as_deref(), Some("no place for it"));
-    // Without a servers file, too, the nanny reads resolv.conf, and passes its servers as
-    // arguments.
+    // The nanny reads resolv.conf here, although there is no servers file.
     assert_eq!(plan.resolv_files, [PathBuf::from("/etc/resolv.conf")]);
     assert_eq!(
         text(&plan.argv(&routes)),
@@ -216,9 +216,10 @@ fn servers_are_arguments_without_file() {
     );
 }
 
-/// An option that the nanny cannot read may name the resolv.conf files.
+/// The nanny cannot read the options that the script of `--conf-script` prints. One of these
+/// options may name the resolv.conf files.
 #[test]
-fn unknown_options_leave_resolv_conf_to_dnsmasq() {
+fn nanny_reads_no_resolv_conf_if_options_are_unknown() {
     let plan = plan_of(&DnsmasqArguments::read(words("-k --conf-script=/x")));
     assert_eq!(plan.resolv_files, Vec::<PathBuf>::new());
     for (upstreams_from, expected) in [
@@ -241,7 +242,7 @@ fn unknown_options_leave_resolv_conf_to_dnsmasq() {
 
 /// The nanny cannot remove an option from a configuration file of the user.
 #[test]
-fn options_in_files_are_told() {
+fn server_and_loop_detection_in_file_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("dnsmasq.conf");
     std::fs::write(&file, "dns-loop-detect\nserver=192.0.2.1\n").unwrap();
@@ -276,7 +277,7 @@ fn argv_without_file_has_servers() {
 }
 
 #[test]
-fn edits_need_restarts_without_servers_file_of_the_nanny() {
+fn edits_need_restarts_if_nanny_can_have_no_servers_file() {
     for line in [
         "--conf-script=/x",
         "--servers-file=/a --servers-file=/b",
@@ -303,7 +304,8 @@ struct Case {
     argv: Vec<String>,
 }
 
-/// The effect of an argument list: the servers, and whether dnsmasq reads resolv.conf.
+/// The effect of an argument list or a servers file: the servers, and whether dnsmasq uses the
+/// servers of resolv.conf.
 #[derive(Debug, PartialEq, Eq)]
 struct Effect {
     servers: Vec<String>,
@@ -392,7 +394,7 @@ fn mended(case: &str, effect: &mut Effect) {
 }
 
 #[test]
-fn recorded_kube_dns_arguments_are_equivalent() {
+fn recorded_cases_of_kube_dns_have_expected_effect() {
     let mut cases: Vec<Case> =
         serde_json::from_str(include_str!("../../../tests/data/kube-dns-argv.json")).unwrap();
     let names = names();

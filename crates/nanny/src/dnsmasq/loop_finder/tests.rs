@@ -48,7 +48,8 @@ impl LoopRig {
         }
     }
 
-    /// The stub domains for which the upstream is in a loop, and `all` for the other names.
+    /// The stub domains for which the upstream is in a loop, and `all` if it is in a loop as a
+    /// server for all names.
     fn looping_names(&self) -> Vec<String> {
         let loops = self.loops.borrow();
         assert!(
@@ -116,7 +117,7 @@ async fn later_loop_is_found_and_ends() {
 }
 
 #[test]
-fn mark_is_an_argument_of_dnsmasq() {
+fn mark_is_random_and_gives_address_argument() {
     let mark = LoopMark {
         domain: "forward-loop.00000000000000ab.test".to_owned(),
         address: "100::ab".parse().unwrap(),
