@@ -1,8 +1,8 @@
 //! `kube-dns check cluster`: checks a running kube-dns, with advice for each failure.
 //!
 //! The command sends requests to the API server and to the status pages of the pod. It sends DNS
-//! queries to the pod, for names of every kind, and to the upstreams. The requests change nothing,
-//! and each has a timeout.
+//! queries to the DNS server that clients query, and to upstreams. The requests and queries change
+//! nothing, and each has a timeout.
 
 mod api_server;
 mod names;
@@ -169,7 +169,7 @@ async fn check_all(options: &Options) -> Vec<CheckLine> {
     let status = pod::read_status(&options.sidecar).await;
     let known = status.as_ref().ok();
 
-    // The DNS checks need the Services that the API server lists, so they run after all other
+    // The checks of names need the Services that the API server lists, so they run after all other
     // checks. The other checks run concurrently.
     let (readiness, of_status, api_server) = tokio::join!(
         pod::check_readiness(&options.server),

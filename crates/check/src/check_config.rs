@@ -237,9 +237,9 @@ fn yaml_documents(text: &str) -> Result<Vec<Value>, String> {
     documents.map_err(|error| format!("not YAML: {error}"))
 }
 
-/// Adds the `ConfigMap`s in `object`, a `ConfigMap` or a List of objects. `item_kind` is the kind
-/// of items that do not state their kind: in a `ConfigMapList`, the API server leaves out the kind
-/// of the items. The parser limits the depth of nested Lists.
+/// Adds the `ConfigMap`s in `object`, which may be a `ConfigMap` or a List of objects. If `object`
+/// does not state its kind, `item_kind` is its kind: in a `ConfigMapList`, the API server leaves
+/// out the kind of the items. The parser limits the depth of nested Lists.
 fn collect_config_maps(object: &Value, item_kind: Option<&str>, maps: &mut Vec<ConfigData>) {
     let kind = object.get("kind").and_then(Value::as_str).or(item_kind);
     match kind {

@@ -53,7 +53,8 @@ pub fn command_line() -> clap::Command {
         ])
 }
 
-/// Whether `check config --corefile` knows a flag of kubedns.
+/// Whether the flag `name` of kubedns is in the table of `check config --corefile`. The command
+/// reports any other flag as unknown.
 pub fn is_known_flag(name: &str) -> bool {
     check_config::is_known_flag(name)
 }

@@ -22,7 +22,7 @@ NAME is the name that an application looks up, or an address. No search list is 
 TYPE is a record type; the default is A, AAAA and SRV, or PTR for an address.
 
 ";
-/// Timeout of the response.
+/// Timeout of the request and its response together.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest response, in octets.
 const MAX_SIZE: usize = 4 << 20;
@@ -61,8 +61,8 @@ enum ExplainCommandError {
 }
 
 /// Runs the command; `words` are the arguments after `explain`. The exit code is 0 if kubedns
-/// explained the name, even if the name does not resolve. The exit code is 1 without an
-/// explanation, and 2 for an invalid command line.
+/// explained the name, even if the name does not resolve. The exit code is also 0 for `--help` and
+/// `--version`. It is 1 if the command gets no explanation, and 2 for an invalid command line.
 pub fn command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let exit = parse_words(words).map_or_else(|exit| exit, |options| run_command(&options));
     let code = exit.print();
@@ -131,7 +131,7 @@ fn fetch_explanation(options: &Options) -> Result<String, ExplainCommandError> {
     Ok(text::render_explanation(&explanation))
 }
 
-/// The body of a response with a success status; an error for other responses.
+/// The body of a response with status 200; an error for other responses and for failed requests.
 fn successful_body(
     server: &str,
     page: Result<Page, GetError>,

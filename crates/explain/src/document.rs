@@ -116,8 +116,8 @@ pub(crate) struct NameDetail {
 }
 
 /// The servers that kubedns selects for a name. kubedns itself answers the cluster domain, further
-/// zones (etcd, external, cluster set) and names of the `ConfigMap`. Reverse names without a record
-/// are forwarded. Names of one label usually have no server.
+/// zones (etcd, external, cluster set), and names in `hosts` or `aliases` of the `ConfigMap`.
+/// Reverse names without a record are forwarded. Names of one label usually have no server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum NameRoute {
@@ -179,7 +179,8 @@ pub(crate) enum NameKind {
     Namespace {
         namespace: Option<String>,
     },
-    /// `A-B-C-D.NAMESPACE.pod`; `address` is `None` if the label is not an address.
+    /// `A-B-C-D.NAMESPACE.pod`; `address` is `None` if the first label is not an address, if the
+    /// namespace is the wildcard `*`, or if one of the two labels contains a dot.
     Pod {
         namespace: String,
         address: Option<IpAddr>,
@@ -330,7 +331,8 @@ pub(crate) struct ShownAddress {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DnsmasqPath {
     pub(crate) asks: DnsmasqAsks,
-    /// The domain of the dnsmasq flag that selects the servers, if any.
+    /// The domain by which dnsmasq selects the servers. `None` if dnsmasq uses the servers that are
+    /// given without a domain, or if pods query kubedns directly.
     pub(crate) domain: Option<String>,
     /// The servers other than kubedns that dnsmasq asks. The servers of the node's resolv.conf are
     /// unknown here, and not listed. If pods query kubedns directly, the list has the servers to
@@ -342,8 +344,8 @@ pub(crate) struct DnsmasqPath {
     /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache the
     /// answer (`--cache-size=0`, `--no-negcache`, a TTL of 0, SERVFAIL or REFUSED). `None` if the
     /// answer may come from another source, or is a negative answer that dnsmasq caches. Also
-    /// `None` if A and AAAA get SERVFAIL although another type has records, or if they get only a
-    /// CNAME record.
+    /// `None` if A and AAAA get only a CNAME record, or if they get SERVFAIL although another type
+    /// has records: dnsmasq may cache these answers for different times, or not at all.
     pub(crate) keeps_seconds: Option<u32>,
 }
 
@@ -443,7 +445,7 @@ impl DnsmasqPath {
     }
 
     /// The RCODE with which dnsmasq itself answers if its arguments give the name no server:
-    /// NXDOMAIN for a domain without a server, REFUSED if dnsmasq has no upstream at all.
+    /// NXDOMAIN if a domain of the name is denied or has no server, otherwise REFUSED.
     pub(crate) fn denial(&self) -> Option<u16> {
         if self.asks != DnsmasqAsks::Arguments || !self.servers.is_empty() {
             return None;

@@ -76,8 +76,8 @@ impl Explainer {
         }
     }
 
-    /// Reads the options of dnsmasq from this `http://` URL of the nanny's status. Without a report
-    /// of the nanny, the options of the stock manifest are assumed.
+    /// Sets the `http://` URL of the nanny's status, which reports the options of dnsmasq. If the
+    /// nanny reports no options, those of the stock manifest are assumed.
     #[must_use]
     pub fn with_nanny_status(self, url: &str) -> Self {
         Self {

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn age_is_rounded_to_one_unit() {
+    fn age_text_has_at_most_one_unit() {
         let now = Moment(1_000_000);
         for (seconds, text) in [
             (1_000_001, "in the future"),

@@ -32,7 +32,7 @@ const NAMESPACE: &str = "default";
 pub(crate) struct ExplainRequest {
     /// The name as given, before parsing.
     pub(crate) text: String,
-    /// The name without the URL, port or `svc/` around it.
+    /// The name or the address that [`pasted::name_in_text`] finds in `text`.
     pub(crate) meant: String,
     /// The domain name to explain; for an address, its reverse name.
     pub(crate) name: Name,
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn address_is_asked_by_reverse_name() {
+    fn names_and_addresses_become_queries() {
         let whole = "web.apps.svc.cluster.local.";
         let reverse = "1.0.96.10.IN-ADDR.arpa";
         let of_ipv6 = format!("a.1.{}d.f.ip6.arpa.", "0.".repeat(28));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn pasted_text_without_name_is_quoted() {
+    fn text_without_name_is_rejected() {
         let error = request("http://", "", "").unwrap_err();
         assert_eq!(error.to_string(), "\"http://\" contains no name");
         assert_eq!(request("", "", ""), Err(ExplainRequestError::NoName));

@@ -34,13 +34,13 @@ pub(crate) struct NameSurvey {
     front: DnsFront,
     request: ExplainRequest,
     search: Vec<Name>,
-    /// Not empty: contains at least the name itself.
+    /// Not empty, because there is always at least one name to query.
     candidates: Vec<NameCandidate>,
     readings: Vec<NameReading>,
 }
 
 impl NameSurvey {
-    /// Queries the records for all names of the search.
+    /// Queries the records for all names that [`names_to_query`] returns.
     pub(crate) fn query_records(
         snapshot: Arc<Snapshot>,
         front: &DnsFront,
@@ -87,8 +87,7 @@ impl NameSurvey {
         }
     }
 
-    /// Builds the explanation. `found` is `None` until the first lists are complete, or the objects
-    /// of a snapshot file are restored.
+    /// Builds the explanation. `found` is `None` while no objects are published.
     pub(crate) fn conclude(
         self,
         found: Option<&FoundObjects>,

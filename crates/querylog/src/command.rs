@@ -42,7 +42,7 @@ const KUBEDNS_ADDRESS: &str = "http://127.0.0.1:8081";
 const NANNY_ADDRESS: &str = "http://127.0.0.1:10056";
 /// Timeout for the whole reply to `top`, and for the header of the reply to `tap`.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum size of a line of a tap, and of a ranking, in octets.
+/// Maximum size of a line of the reply to `tap`, and of the whole reply to `top`, in octets.
 const MAX_SIZE: usize = 1 << 20;
 
 #[derive(Debug, Clone, clap::Parser)]
@@ -123,9 +123,8 @@ pub fn run_command(program: &str, mut words: impl Iterator<Item = OsString>) -> 
     }
 }
 
-/// Runs `tap`; `words` are the arguments. The exit code is 0 after success, 1 if the request to the
-/// status port fails, or if its reply is an error or ends too early, and 2 if the command line is
-/// wrong.
+/// Runs `tap`; `words` are the arguments. The exit code is 2 if the command line is wrong, 1 after
+/// a [`CommandError`], and otherwise 0.
 fn run_tap(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let name = format!("{program} tap");
     let options = match parse_subcommand::<TapOptions>(&name, TAP_USAGE, words) {
@@ -229,7 +228,8 @@ async fn print_tap(
         } else {
             format_line(&line).map_err(|error| foreign_reply(authority, error))?
         };
-        // An error means that standard output is closed.
+        // A failed write ends the command without an error. Usually, the reader of standard output
+        // is gone.
         if writeln!(out, "{shown}").is_err() {
             return Ok(());
         }
@@ -305,7 +305,7 @@ async fn print_ranking(authority: &str, json: bool) -> Result<(), CommandError> 
         ranking.to_string()
     };
 
-    // An error means that standard output is closed.
+    // A failed write is not an error, as in `print_tap`.
     let _ = io::stdout().lock().write_all(text.as_bytes());
     Ok(())
 }
@@ -349,7 +349,8 @@ mod tests {
         (address, server)
     }
 
-    /// The output and the error of `tap --json --seconds=60`, without the address and the time.
+    /// The output and the error of `tap --json --seconds=60`. In the error, `SERVER` stands for the
+    /// address, and `N` for the seconds after which the reply ended.
     async fn tap_for_minute(reply: &'static str) -> (String, String) {
         let (address, _server) = serve_once(reply).await;
         let options = parse_words("--json --seconds=60").unwrap();
@@ -412,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn command_line_becomes_request() {
+    fn tap_command_line_is_parsed() {
         let options =
             parse_words("--name=*.acme.example --client 10.0.0.0/8 --type A --seconds=5 --json")
                 .unwrap();

@@ -29,7 +29,7 @@ pub struct QueryLine {
     /// The size of the answer, in octets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<usize>,
-    /// The latency, in microseconds.
+    /// The latency, in microseconds. Without an answer: how long the nanny waited for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micros: Option<u64>,
     /// Whether the answer was truncated.

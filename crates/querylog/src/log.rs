@@ -58,7 +58,8 @@ struct OpenLog<S> {
 }
 
 impl<S: LineSource, O: Fn(&QueryLog) -> Result<S, LogOpenError>> QueryLogger<S, O> {
-    /// Starts the query log that is configured at present. `open` opens a source of lines.
+    /// Creates a logger, and starts the query log if one is to be written at present. `open` opens
+    /// a source of lines.
     pub fn new(open: O, state: watch::Receiver<ConfigState>, logged: LoggedQueries) -> Self {
         let mut this = Self {
             open,

@@ -3,9 +3,10 @@
 //!
 //! `GET /tap` and `GET /top`, the [ranking](crate::ranking), return 403 to requests that do not
 //! pass [`local_only`](daemon::http::local_only), because clients outside the pod must not see the
-//! queries of other pods. Requests through `kubectl exec` and `kubectl port-forward` pass. A tap
-//! changes no setting: for example, it does not make dnsmasq log its queries. If dnsmasq logs no
-//! queries, the nanny rejects taps.
+//! queries of other pods. Requests through `kubectl exec` and `kubectl port-forward` pass.
+//!
+//! A request for `/tap` or `/top` changes no setting: for example, it does not make dnsmasq log its
+//! queries. The nanny rejects such requests unless dnsmasq runs with `--log-queries=extra`.
 
 use std::sync::Arc;
 use std::time::Duration;

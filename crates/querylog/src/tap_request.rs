@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn request_target_round_trips() {
+    fn request_target_round_trips_and_empty_query_has_defaults() {
         let parameters = TapParameters {
             name: "*.acme.example,?x".to_owned(),
             client: "10.0.0.0/8".to_owned(),

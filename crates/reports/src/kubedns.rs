@@ -47,19 +47,21 @@ pub struct KubednsReport {
     pub external_queries: Option<f64>,
     /// Seconds that kubedns took to answer the queries in `cluster_queries`.
     pub cluster_seconds: Option<f64>,
-    /// Queries for external names that the cache of kubedns answered.
+    /// Queries for external names that the cache of kubedns answered with a reply whose TTL had not
+    /// expired.
     pub cache_hits: Option<f64>,
-    /// Queries for external names that the cache of kubedns did not answer.
+    /// Queries for external names that kubedns forwarded, because its cache had no reply, or only
+    /// an expired reply.
     pub cache_misses: Option<f64>,
     /// Queries that kubedns has refused since its start, because their clients were over
     /// `--client-qps`.
     pub rate_limited: Option<f64>,
-    /// The upstreams. Upstreams that a route uses come first, then the others. Each of the two
-    /// groups is sorted by the number of queries.
+    /// The upstreams: first those that a route uses, then the others. Each of the two groups is
+    /// sorted by [`KubednsUpstream::requests`], the highest number first.
     pub upstreams: Vec<KubednsUpstream>,
     /// The servers of each route.
     pub routes: Vec<RouteServer>,
-    /// The routes without a usable server: stub domains, and [`EXTERNAL_NAMES`].
+    /// The routes without a usable server. A route is a stub domain or [`EXTERNAL_NAMES`].
     pub routes_without_server: Vec<String>,
     /// The number of ignored keys of the ConfigMap.
     pub unknown_keys: f64,
@@ -77,8 +79,8 @@ pub struct KubednsReport {
 pub struct NodeReport {
     /// The name of the node.
     pub name: String,
-    /// The pods that answer the clients of the node; `None` while no DNS pod is ready, or if this
-    /// version does not know the value.
+    /// The pods that answer the clients of the node; `None` while no DNS pod is known to be ready,
+    /// or if this version does not know the value.
     #[serde(deserialize_with = "read_known_servers")]
     pub servers: Option<NodeServers>,
     /// Percentage of the queries of the last few minutes that did not come from pods of this node.
@@ -157,15 +159,16 @@ impl fmt::Display for NodeReport {
 pub struct KubednsUpstream {
     /// The address, with the scheme `tls://` or `tcp://` if kubedns always uses TLS or TCP.
     pub address: String,
-    /// Queries that kubedns sent to this upstream.
+    /// Queries to this upstream, and probes of its health. Retries do not count.
     pub requests: f64,
-    /// Failed queries.
+    /// Failed queries, replies with SERVFAIL and REFUSED, and replies that did not match the query.
     pub errors: f64,
     /// Responses of this upstream.
     pub answers: f64,
     /// Seconds that these responses took.
     pub answer_seconds: f64,
-    /// The TLS certificate of this upstream is trusted; `None` without TLS.
+    /// The TLS certificate of this upstream is trusted; `None` if this is unknown, for example
+    /// without TLS, or before the first handshake.
     pub trusted: Option<bool>,
     /// The results of the last few minutes, oldest first. The sidecar derives them from the
     /// counters above, which it reads regularly. The metrics of kubedns have no history.

@@ -13,8 +13,8 @@
 //!
 //! This crate neither fetches documents nor decides which findings a pod has.
 
-/// The name of the route of external names outside stub domains. Each other route has the name of
-/// its stub domain.
+/// In reports, this value in place of a stub domain means all external names that are in no stub
+/// domain.
 pub const EXTERNAL_NAMES: &str = ".";
 
 pub mod exposition;

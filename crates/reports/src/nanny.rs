@@ -108,11 +108,11 @@ pub struct ConfigurationStatus {
     /// The number of edits that have come into force since the start.
     #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
     pub edits: NannyOnly<u64>,
-    /// The number of edits rejected since the start.
+    /// The number of rejections since the start. A configuration that cannot be read counts, too.
     pub rejected: u64,
     /// The error of the newest configuration; null if that configuration is in force.
     pub error: Option<ConfigurationFault>,
-    /// Ignored keys of the ConfigMap, one line each, with the key that was probably meant.
+    /// Warnings about unknown keys of the ConfigMap. Each warning is one line about one key.
     pub warnings: Vec<String>,
     /// Stub domains and their servers, as configured.
     pub stub_domains: BTreeMap<String, Vec<String>>,
@@ -130,7 +130,7 @@ pub struct ConfigurationStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ConfigurationFault {
-    /// The description of the error, and the accepted form.
+    /// The description of the error. If a value is wrong, the text contains the accepted form.
     pub text: Option<String>,
     /// The key, if a value was wrong.
     #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
@@ -138,7 +138,7 @@ pub struct ConfigurationFault {
     /// The wrong value.
     #[serde(skip_deserializing, skip_serializing_if = "NannyOnly::is_left_out")]
     pub value: NannyOnly<Option<String>>,
-    /// The time of the edit.
+    /// The time of the rejection.
     pub at: Option<String>,
 }
 
@@ -162,7 +162,7 @@ pub struct RoutesStatus {
     /// Whether dnsmasq queries only `upstreams` and `argument_servers` for external names. False if
     /// dnsmasq itself reads resolv.conf, or if its arguments may name other servers.
     pub lists_all_upstreams: bool,
-    /// Names of stub servers that have no address yet.
+    /// Names of stub domain servers that have no address yet.
     pub unresolved: BTreeSet<String>,
     /// Servers left out because queries to them come back to dnsmasq.
     pub loops: BTreeSet<String>,
@@ -227,7 +227,8 @@ impl NannyStatus {
 impl RoutesStatus {
     /// Whether dnsmasq forwards the names of `route` to kubedns. The route is a stub domain or
     /// [`EXTERNAL_NAMES`](crate::EXTERNAL_NAMES). If dnsmasq does not know a stub domain, the names
-    /// of the domain are external names.
+    /// of the domain are external names. For external names, the result is also true while the
+    /// `servfail_server` takes the place of kubedns.
     pub fn forwards_to_kubedns(&self, route: &str) -> bool {
         if let Some(servers) = self.stub_domains.get(route) {
             return self.has_kubedns(servers);

@@ -31,9 +31,9 @@ pub struct SidecarStatus {
     /// True if kubedns can be asked to explain names. Only the page uses this field.
     #[serde(skip)]
     pub explains: bool,
-    /// The rule for health checks. With `self`, kubedns is healthy if it responds at all, and
-    /// dnsmasq if it answers a query that it need not forward. With `through`, both must answer the
-    /// query for the probed name. Other servers must always answer this query.
+    /// The rule for health checks, `self` or `through`. A server is healthy if it answers the query
+    /// for the probed name. With `self`, kubedns is also healthy if it gives any other response,
+    /// and dnsmasq if it answers a query that it need not forward.
     pub health: String,
     /// The probes, in the order of the command line.
     pub probes: Vec<ProbeStatus>,
@@ -41,8 +41,9 @@ pub struct SidecarStatus {
     pub dnsmasq: Option<DnsmasqReport>,
     /// The other containers of the pod, as the sidecar has seen them since its start.
     pub containers: Vec<ContainerHistory>,
-    /// The time when kubedns last refused queries of clients over `--client-qps`, in milliseconds
-    /// since 1970. `None` if the sidecar has seen no refused queries.
+    /// The time when the sidecar last saw a rise of `kubedns_client_rate_limited_total`, the count
+    /// of queries refused because of `--client-qps`, in milliseconds since 1970. `None` if the
+    /// sidecar has seen no rise.
     pub clients_limited_at: Option<u64>,
     /// The rates of queries over the last twenty minutes, oldest first.
     pub traffic: Vec<TrafficSample>,
@@ -50,11 +51,12 @@ pub struct SidecarStatus {
     pub kubedns: PeerReport<KubednsReport>,
     /// The status of the nanny.
     pub nanny: PeerReport<NannyStatus>,
-    /// Top clients and names of kubedns. The field is written only for requests from within the
-    /// pod, and ignored when the document is parsed.
+    /// Top clients and names of kubedns. The field is written only for local requests (see
+    /// `daemon::http::local_only`), and ignored when the document is parsed.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub top: Option<Box<PeerReport<RankingDocument>>>,
-    /// Top clients and names of dnsmasq, if it logs its queries.
+    /// Top clients and names of dnsmasq, if dnsmasq logs its queries. As with `top`, the field is
+    /// written only for local requests, and ignored when the document is parsed.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub dnsmasq_top: Option<Box<PeerReport<RankingDocument>>>,
 }
@@ -144,17 +146,20 @@ impl PodPart {
     }
 }
 
-/// The state of a server according to its probe, or of an upstream of kubedns according to the
-/// counters of kubedns.
+/// The state of a server according to its probe, or one result in the history of an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProbeState {
-    /// The probed name was answered.
+    /// The probed name was answered. In the history of an upstream of dnsmasq: the probe got a
+    /// usable answer. In the history of an upstream of kubedns: there were more responses than
+    /// errors.
     Ok,
     /// The server answers, but not for the probed name.
     #[serde(rename = "itself")]
     SelfOnly,
-    /// The server fails its health check.
+    /// The server fails its health check. In the history of an upstream of dnsmasq: the probe
+    /// failed. In the history of an upstream of kubedns: there were errors, and at least as many
+    /// errors as responses.
     Failed,
     /// The first probe has not ended. In the history of an upstream of kubedns: the counters show
     /// neither responses nor errors, or they began again at zero.
@@ -218,7 +223,7 @@ pub struct DnsmasqReport {
     pub server: String,
     /// The counters of the last successful reading.
     pub counters: Option<DnsmasqCounters>,
-    /// Hits divided by hits and misses, between 0 and 1.
+    /// Hits divided by the sum of hits and misses, between 0 and 1.
     pub hit_ratio: Option<f64>,
     /// The time of the last successful reading, in milliseconds since 1970.
     pub read_at: Option<u64>,
@@ -245,7 +250,7 @@ pub struct DnsmasqCounters {
 }
 
 impl DnsmasqCounters {
-    /// Hits divided by hits and misses; `None` before the first query.
+    /// Hits divided by the sum of hits and misses; `None` before the first query.
     #[allow(clippy::cast_precision_loss, reason = "a ratio for people to read")]
     pub fn hit_ratio(self) -> Option<f64> {
         let queries = self.hits.saturating_add(self.misses);
@@ -275,9 +280,9 @@ pub struct DnsmasqUpstream {
     pub probes: u64,
     /// Failed probes: no answer, SERVFAIL or REFUSED.
     pub failures: u64,
-    /// The number of queries that dnsmasq has sent to this upstream since the sidecar first read
-    /// the list of upstreams. A restart of dnsmasq does not reset the number, because the sidecar
-    /// adds up the increases of dnsmasq's counter.
+    /// The number of queries to this upstream that the sidecar has counted: the sum of the
+    /// increases of dnsmasq's counter between readings with the same list of upstreams. A restart
+    /// of dnsmasq does not reset the number.
     pub queries: u64,
     /// The last results, oldest first.
     pub history: Vec<ProbeResult>,
@@ -394,15 +399,16 @@ impl<T> PeerReport<T> {
 }
 
 impl SidecarStatus {
-    /// Whether queries for names of `route` reach the upstreams through kubedns. They do in a pod
-    /// without dnsmasq, and if dnsmasq forwards these queries to kubedns. The route is a stub domain
-    /// or [`EXTERNAL_NAMES`].
+    /// True in a pod without dnsmasq. Otherwise the result of
+    /// [`RoutesStatus::forwards_to_kubedns`](crate::nanny::RoutesStatus::forwards_to_kubedns), or
+    /// false if the nanny's status is unknown. The route is a stub domain or [`EXTERNAL_NAMES`].
     pub fn forwards_by_kubedns(&self, route: &str) -> bool {
         let nanny = self.nanny.known.as_ref();
         self.dnsmasq.is_none() || nanny.is_some_and(|nanny| nanny.routes.forwards_to_kubedns(route))
     }
 
-    /// The servers of kubedns, by route, without the routes that dnsmasq forwards to other servers.
+    /// The servers that kubedns forwards to, for the routes for which [`Self::forwards_by_kubedns`]
+    /// is true.
     pub fn servers_of_kubedns(&self) -> impl Iterator<Item = &RouteServer> {
         let kubedns = self.kubedns.known.as_ref();
         let servers = kubedns.map_or(&[][..], |kubedns| &kubedns.routes);
@@ -473,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_those_of_json() {
+    fn parts_and_states_are_written_as_labels() {
         for part in [PodPart::Kubedns, PodPart::Dnsmasq, PodPart::Other] {
             assert_eq!(serde_json::to_value(part).unwrap(), part.label());
         }
@@ -488,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_status_is_written_whole() {
+    fn default_status_is_written_without_rankings() {
         let written = serde_json::to_string(&SidecarStatus::default()).unwrap();
         let peer = "{\"source\":\"\",\"known\":null,\"error\":null}";
         let whole = format!(

@@ -1,9 +1,9 @@
 //! dnsmasq's own counters.
 //!
-//! dnsmasq answers CHAOS TXT queries such as `hits.bind` with counts since its start. A restart
-//! resets these counts to zero, and a restart of the sidecar resets the exported counters. If only
-//! one of them restarts, Prometheus must not count the same queries twice. So each reading is
-//! converted into an increase ([`CounterReadings`]).
+//! dnsmasq answers CHAOS TXT queries such as `hits.bind` with counts since its start. A restart of
+//! dnsmasq resets these counts to zero, and a restart of the sidecar resets the exported counters.
+//! If only one of the two restarts, Prometheus must not count the same queries twice. So each
+//! reading is converted into an increase ([`CounterReadings`]).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -114,8 +114,9 @@ impl HealthPlan {
         self.specs.len() - 1
     }
 
-    /// The label for the probe of this server. For dnsmasq and kubedns, the label that manifests
-    /// usually give. For other servers, or if the usual label is taken, a numbered label.
+    /// Returns the label for the probe of this server. dnsmasq and kubedns get the label that they
+    /// usually have in manifests. Other servers get a numbered label, and so do dnsmasq and kubedns
+    /// if their usual label is taken.
     fn new_label(&self, lookup: &NslookupQuery, options: &Options) -> String {
         let usual = match &lookup.server {
             server if Some(server) == options.dnsmasq().as_ref() => Some("dnsmasq"),

@@ -46,7 +46,7 @@ impl ProbeFailure {
 #[derive(Clone, Debug)]
 pub(crate) struct Health {
     pub(crate) last: ProbeOutcome,
-    /// The time of the last change of `last.state`.
+    /// The time of the last change of `last.state`, or of the start if there is no result.
     pub(crate) since: Instant,
     /// The time of the last result, or of the start if there is no result.
     last_at: Instant,
@@ -139,8 +139,8 @@ pub(crate) struct HealthCheck<'a> {
     pub(crate) error: &'a str,
 }
 
-/// Writes zero as `0`, like Go; `serde_json` would write `0.0`. Other numbers are not expected to
-/// be whole, because they are measured latencies.
+/// Writes zero as `0`, like Go; `serde_json` would write `0.0`. The same difference for other whole
+/// numbers does not matter, because a measured latency is hardly ever a whole number of seconds.
 #[allow(
     clippy::trivially_copy_pass_by_ref,
     clippy::float_cmp,

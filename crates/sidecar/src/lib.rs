@@ -31,11 +31,11 @@
 //!   response, such as REFUSED before the first lists are complete, proves that the process is
 //!   alive. The readiness of kubedns decides whether the pod gets traffic.
 //!
-//! As in kube-dns, a probe without an answer for the probed name counts as an error. In addition,
-//! the gauge `..._backend_away`, `/status` and the page show when a part is alive, but gives no
-//! answer for the probed name. `--health=through` restores the check of kube-dns, where only an
-//! answer for the probed name counts. Servers other than dnsmasq and kubedns are always checked
-//! like that.
+//! As in kube-dns, the metrics count a probe without an answer for the probed name as an error.
+//! Unlike in kube-dns, the health check may still return 200 for such a probe. In addition, the
+//! gauge `..._backend_away`, `/status` and the page show when a part is alive, but gives no answer
+//! for the probed name. `--health=through` restores the check of kube-dns, where only an answer for
+//! the probed name counts. Servers other than dnsmasq and kubedns are always checked like that.
 
 mod app;
 mod container_histories;

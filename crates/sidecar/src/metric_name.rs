@@ -1,6 +1,7 @@
 //! Names of metrics.
 
-/// A metric's name under a namespace, which may be empty.
+/// The name of a metric: `namespace`, an underscore and `name`. If `namespace` is empty, the name
+/// of the metric is only `name`.
 pub(crate) fn metric_name(namespace: &str, name: &str) -> String {
     if namespace.is_empty() {
         name.to_owned()

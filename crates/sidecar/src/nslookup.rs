@@ -71,7 +71,7 @@ impl FromStr for NslookupQuery {
     }
 }
 
-/// Returns whether the word is a redirection such as `>/dev/null` or `2>&1`.
+/// Returns whether the word is a redirection to `/dev/null`, to `&1` or to `&2`.
 fn is_redirection(word: &str) -> bool {
     matches!(
         word.trim_start_matches(['1', '2', '&']),

@@ -144,8 +144,8 @@ impl Options {
         Duration::from_millis(u64::try_from(self.dnsmasq_poll_interval_ms).unwrap_or_default())
     }
 
-    /// Logs a `--dnsmasq-port` that is not a port number, and a `--prometheus-namespace` that is
-    /// not a valid prefix of metric names.
+    /// Logs a `--dnsmasq-port` that is not a port number, unless `--dnsmasq-addr` is empty. Logs a
+    /// `--prometheus-namespace` that is not a valid prefix of metric names.
     pub fn log_mistakes(&self) {
         let port = self.dnsmasq_port;
         if !self.dnsmasq_addr.is_empty() && !(1..=i64::from(u16::MAX)).contains(&port) {

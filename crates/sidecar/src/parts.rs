@@ -185,7 +185,7 @@ mod tests {
 
     /// The probe `corp` queries a server that may be an upstream of dnsmasq, too.
     #[test]
-    fn servers_of_other_probes_are_not_of_pod() {
+    fn servers_of_pod_are_only_kubedns_and_dnsmasq() {
         let words = [
             "--probe=kubedns,127.0.0.2:10053,kubernetes.default",
             "--probe=mine,127.0.0.1:53,kubernetes.default",

@@ -20,10 +20,10 @@ use crate::time::{Now, milliseconds, repeat};
 
 /// The maximum delay of the first probe after the start.
 const MAX_FIRST_DELAY: Duration = Duration::from_secs(5);
-/// After this number of failed probes in a row, the server is known to fail. Before that, a failed
-/// probe is repeated without waiting for the whole interval.
+/// A round of probes ends when a probe gets records for the probed name, or when at least this
+/// number of probes in a row got none.
 const FAILURES_TO_KNOW: u32 = 3;
-/// The longest time from the start of a failed probe to the start of its repetition.
+/// The longest time between the starts of two successive probes of a round.
 const REPETITION: Duration = TIMEOUT;
 /// Number of latency buckets. The first bound is 0.25 ms; each further bound is twice the previous
 /// bound, up to 8192 ms.
@@ -96,8 +96,7 @@ impl Probe {
         repeat(ticks, stop, || self.probe_until_known()).await;
     }
 
-    /// Probes once. After a failure, probes again soon, up to [`FAILURES_TO_KNOW`] failures in a
-    /// row.
+    /// Runs one round of probes; see [`FAILURES_TO_KNOW`].
     async fn probe_until_known(&self) {
         loop {
             let next = Instant::now() + REPETITION.min(self.spec.interval);

@@ -207,7 +207,7 @@ mod tests {
         for expected in ["no-pods", "upstreams-of-dnsmasq", "a-wrong-flag"] {
             assert!(
                 anchors.iter().any(|anchor| anchor == expected),
-                "{expected} in {anchors:?}"
+                "no {expected} in {anchors:?}"
             );
             assert!(page.contains(&format!(" id=\"{expected}\">")), "{expected}");
             assert!(
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn section_has_address_of_its_own() {
+    fn section_has_page_of_its_own() {
         let page = render_one("not-synced").unwrap();
         assert!(page.contains("<h2 id=\"not-synced\">Not synced</h2>"));
         assert!(

@@ -1,7 +1,7 @@
 //! Builds the [`SidecarStatus`]: the document behind `/status` and the page at `/`.
 //!
-//! The results of the probes and dnsmasq's counters come from the sidecar itself. [`crate::peers`]
-//! fetches the rest from kubedns and the nanny.
+//! The sidecar itself runs the probes and reads dnsmasq's counters. [`crate::peers`] fetches the
+//! reports and the rankings of kubedns and the nanny.
 
 use std::time::SystemTime;
 
@@ -17,8 +17,9 @@ use crate::probe::Probe;
 use crate::time::{Now, millis, milliseconds};
 use crate::verdict;
 
-/// Builds the document, and updates the histories and the metrics of the verdict. The rankings are
-/// included only if `local`.
+/// Builds the document. Also updates the histories of containers, traffic and upstreams, the time
+/// at which kubedns last refused queries because of `--client-qps`, and the metrics of the verdict
+/// and the upstreams. The rankings are included only if `local`.
 pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
     // The reports are fetched at the same time, because each may take until its timeout.
     let (mut kubedns, nanny, top, dnsmasq_top) = tokio::join!(
@@ -65,7 +66,7 @@ pub(crate) async fn build_status(parts: &Parts, local: bool) -> SidecarStatus {
         dnsmasq_top,
     };
 
-    // The verdict is computed from all other fields of the status.
+    // The verdict is computed from the other fields of the status.
     let faults = verdict::find_faults(&status);
     status.verdict = parts.verdicts.judge(faults, Now::read());
     parts.verdicts.export_upstreams(&status);

@@ -153,7 +153,7 @@ impl CacheReading {
         })
     }
 
-    /// The rates; `None` if nothing was read since `before`, or if a counter began again at zero.
+    /// The rates; `None` if nothing was read since `before`, or if a counter is lower than before.
     fn rates_since(self, before: Self) -> Option<CacheRates> {
         let millis = self
             .at
@@ -167,7 +167,7 @@ impl CacheReading {
     }
 }
 
-/// The rise of a counter; `None` if a reading is missing, or if the counter began again at zero.
+/// The rise of a counter; `None` if a reading is missing, or if the counter is lower than before.
 fn rise(before: Option<f64>, after: Option<f64>) -> Option<f64> {
     let rise = after? - before?;
     (rise >= 0.0).then_some(rise)

@@ -39,8 +39,8 @@ struct UpstreamHistory {
 }
 
 impl UpstreamHistories {
-    /// Copies the histories into the report. If the last reading is old enough, first reads the
-    /// counters in the report.
+    /// Copies the histories into the report. First reads the counters in the report, unless the
+    /// last reading is too recent.
     pub(crate) fn update(&self, kubedns: &mut KubednsReport, now: Now) {
         let mut known = self.known.lock();
         let is_due = known

@@ -47,8 +47,8 @@ use self::upstream::UpstreamState;
 use crate::peers::ReportPeers;
 use crate::time::{Now, repeat};
 
-/// Limit of probed servers. The number of servers of dnsmasq is not limited. The condition of the
-/// other servers stays [`UpstreamCondition::Waiting`](reports::sidecar::UpstreamCondition).
+/// Maximum number of upstreams that are probed. dnsmasq may have more. The condition of an upstream
+/// that is not probed is [`UpstreamCondition::Waiting`](reports::sidecar::UpstreamCondition).
 const MAX_UPSTREAMS: usize = 64;
 /// The minimum interval of the probes.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);

@@ -2,10 +2,11 @@
 //!
 //! [`find_faults`] is a pure function of the status. [`Verdicts`] remembers the start of each
 //! fault. A fault becomes a finding when it has lasted for a minimum time, usually
-//! [`FindingKind::passes_within`]. The verdict and the metrics contain only findings.
+//! [`FindingKind::passes_within`]. The verdict and its metrics contain only findings.
 //!
-//! A pod is down if clients get no answers for cluster names, or no answers for external names. The
-//! critical alerts fire for the same reasons. A degraded pod still answers.
+//! A pod is down if clients get no answers for cluster names, or no answers for external names.
+//! Critical alerts fire for the same reasons. A degraded pod has another fault, or has just
+//! started.
 
 mod loops;
 mod probes;
@@ -185,8 +186,8 @@ fn nanny_faults(nanny: &NannyStatus) -> Vec<PodFault> {
 
     faults.extend(added_servers(&nanny.routes));
 
-    // kubedns and the nanny follow the same ConfigMap, but may apply an edit at different times.
-    // The configuration of kubedns is known only if the nanny polls kubedns.
+    // kubedns and the nanny should follow the same ConfigMap, but may apply an edit at different
+    // times. The configuration of kubedns is known only if the nanny polls kubedns.
     let of_kubedns = routes.kubedns_configuration.as_ref();
     if of_kubedns.is_some_and(|version| nanny.configuration.version.as_ref() != Some(version)) {
         let text = "kubedns and dnsmasq have different configurations in force";

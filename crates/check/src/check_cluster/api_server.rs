@@ -1,5 +1,6 @@
 //! Checks that the API server responds, that it lists the objects that kubedns needs, and that the
-//! ConfigMap is valid and in force. Reads the Services that the DNS checks query.
+//! ConfigMap is valid and in force. Runs the checks of the nodes. Reads the Services that the DNS
+//! checks query.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -30,8 +31,8 @@ const GROUP: &str = "API server";
 const CONFIGURATION: &str = "configuration";
 /// Timeout of a response, and of each part of its body.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum number of listed Services, in each namespace of `--namespaces`. The checks look among
-/// them for headless Services and `default/kubernetes`.
+/// Maximum number of Services in a list. With `--namespaces`, each namespace has a list of its own.
+/// The checks look in the lists for headless Services and `default/kubernetes`.
 const MAX_SERVICES: u32 = 500;
 /// Maximum number of requests for one kind at the same time.
 const MAX_REQUESTS: usize = 8;
@@ -269,7 +270,7 @@ fn check_permission(
     };
     let is_watched = kubedns.is_some_and(|kubedns| kubedns.watches.get(kind) == Some(&true));
 
-    // kubedns watches either Endpoints or EndpointSlices, so it needs one of them.
+    // kubedns needs only one of the kinds Endpoints and EndpointSlice.
     if list.kind == Kind::EndpointSlice && can_list(Kind::Endpoints) {
         return CheckLine::warning(GROUP, "endpointslices cannot be listed, only endpoints can")
             .with_detail(error.to_string())

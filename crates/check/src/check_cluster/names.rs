@@ -1,4 +1,5 @@
-//! Sends queries for names of every kind to the DNS server that clients query.
+//! Sends queries for cluster names, an external name and stub domains to the DNS server that
+//! clients query.
 
 use std::net::IpAddr;
 use std::str::FromStr as _;
@@ -57,7 +58,8 @@ struct ServiceMember {
     namespace: String,
 }
 
-/// Checks names of all kinds.
+/// Checks cluster names of several kinds, the external name if `options` has one, and at most
+/// [`MAX_STUB_DOMAINS`] stub domains.
 pub(super) async fn check_names(
     options: &Options,
     services: &KnownServices,
@@ -342,8 +344,8 @@ impl NameChecks<'_> {
 
 /// A failed check of a cluster name.
 fn failed_check(kind: &str, name: &str, failure: &QueryFailure) -> CheckLine {
-    // The RCODE shows the cause. For example, cluster names are REFUSED until the first lists are
-    // complete.
+    // The RCODE shows the cause. For example, without a snapshot file, cluster names are REFUSED
+    // until the first lists from the API server are complete.
     let section = match failure.rcode {
         Some(ResponseCode::Refused) => "not-synced",
         Some(ResponseCode::ServFail) => "servfail",

@@ -100,7 +100,8 @@ async fn list_nodes(connection: &Connection) -> Result<BTreeSet<String>, Request
     Ok(nodes)
 }
 
-/// Whether a node should have a pod: it runs Linux, and is ready.
+/// Whether a node should have a pod: the node is ready, and its label `kubernetes.io/os` is `linux`
+/// or missing.
 fn expects_pod(node: &Node) -> bool {
     let (label, linux) = SYSTEM;
     let labels = node.metadata.labels.as_ref();

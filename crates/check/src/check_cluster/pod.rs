@@ -18,7 +18,7 @@ const MAX_PAGE: usize = 64 << 10;
 /// Maximum size of the sidecar's status, in octets.
 const MAX_STATUS: usize = 8 << 20;
 
-/// Reads the status from a sidecar, given as `http://HOST:PORT`.
+/// Reads the status from a sidecar, given as `HOST:PORT` or `http://HOST:PORT`.
 pub(super) async fn read_status(sidecar: &str) -> Result<SidecarStatus, String> {
     let page = read_page(sidecar, "/status", MAX_STATUS).await?;
     serde_json::from_slice(&page.body)
@@ -39,7 +39,7 @@ pub(super) async fn check_readiness(server: &str) -> CheckLine {
         return CheckLine::passed(GROUP, "kubedns is ready");
     }
 
-    // The body of the 503 says what kubedns still waits for.
+    // The body of the response says why kubedns is not ready.
     let reason = String::from_utf8_lossy(&page.body).trim().to_owned();
     CheckLine::failed(GROUP, "kubedns is not ready")
         .with_detail(reason)

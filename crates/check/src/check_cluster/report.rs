@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_the_same_checks() {
+    fn json_report_has_verdict_and_checks() {
         let document: serde_json::Value = serde_json::from_str(&render_json(&checks())).unwrap();
         assert_eq!(document["healthy"], false);
         assert_eq!(

@@ -53,7 +53,7 @@ fn body_or_line(page: Result<Page, GetError>) -> Result<Vec<u8>, String> {
 }
 
 #[test]
-fn unsuccessful_response_gives_one_line_error() {
+fn failures_give_one_line_errors() {
     let page = |status_line, body| Ok(mk_page(status_line, body));
     let body = body_or_line(page("HTTP/1.1 200 OK", "{}"));
     assert_eq!(body, Ok(b"{}".to_vec()));

@@ -16,8 +16,9 @@ use crate::document::{
 #[derive(Debug)]
 pub(crate) struct NameCandidate {
     pub(crate) name: Name,
-    /// The labels below the cluster domain, from right to left; `None` outside of the cluster
-    /// domain and in a further zone (etcd, external, cluster set).
+    /// The labels below the cluster domain, from right to left; `None` if the name is outside of
+    /// the cluster domain, or in the external zone, the zone of the cluster set or a zone from
+    /// etcd.
     pub(crate) path: Option<Vec<String>>,
     pub(crate) kind: NameKind,
     pub(crate) route: NameRoute,

@@ -115,7 +115,7 @@ impl DnsmasqArguments {
         sizes.next_back().is_none_or(|option| option.value != "0")
     }
 
-    /// Whether dnsmasq caches NXDOMAIN and NODATA.
+    /// Whether dnsmasq caches NXDOMAIN and NODATA, if it [has a cache](Self::have_cache).
     pub(crate) fn cache_negative_answers(&self) -> bool {
         !self.0.iter().any(|option| option.name == "no-negcache")
     }
@@ -190,8 +190,9 @@ impl DnsmasqArguments {
         Some((longest, options))
     }
 
-    /// The options, as written, that matter for a `name` outside all domains that have servers of
-    /// their own. With kubedns as the server, the options about resolv.conf do not matter.
+    /// The options, as written, that may matter for a `name` outside all domains that have servers
+    /// of their own. `--domain-needed` is listed for every such name, although it affects only
+    /// names of one label. The options about resolv.conf are not listed if kubedns is the server.
     pub(crate) fn about_forwarded_name(&self, name: &Name, asks: DnsmasqAsks) -> Vec<String> {
         let options = self.0.iter().filter(|option| match option.name.as_str() {
             DOMAIN_NEEDED => true,
@@ -202,8 +203,8 @@ impl DnsmasqArguments {
         options.map(DnsmasqOption::text).collect()
     }
 
-    /// The options, as written, that change the answers about `name`, whichever server gives the
-    /// answers.
+    /// The options, as written, that affect the answers about `name`, whichever servers dnsmasq
+    /// queries.
     pub(crate) fn about_answers(&self, name: &Name) -> Vec<String> {
         let options = self.0.iter();
         let options = options.filter(|option| self.is_about_answers(option, name));
@@ -222,7 +223,8 @@ impl DnsmasqArguments {
         }
     }
 
-    /// Whether dnsmasq accepts private addresses of `name`.
+    /// Whether an option exempts `name` from `--stop-dns-rebind`, so that `name` may have private
+    /// addresses.
     fn may_be_private(&self, name: &Name) -> bool {
         let exceptions = self.0.iter().filter(|option| option.name == REBIND_OK);
         let mut domains = exceptions.flat_map(|option| option.value.split('/'));
@@ -423,7 +425,7 @@ mod tests {
 
     /// Each row has options, a name, and whether the first option matters for the name.
     #[test]
-    fn options_matter_for_their_names() {
+    fn only_options_that_matter_for_name_are_listed() {
         let reverse = "1.2.3.10.in-addr.arpa.";
         for (options, name, matter) in [
             (&["--filter-AAAA"][..], "www.test.", true),

@@ -4,8 +4,10 @@
 //! are assumed. With these stock options, dnsmasq forwards the cluster domain and both reverse
 //! trees to kubedns, and does not cache negative answers. The nanny adds the stub domains and
 //! upstream servers of the ConfigMap. With `-forward=kubedns`, or with rules for external names,
-//! the nanny does not add these servers: dnsmasq then forwards to kubedns. This module assumes that
-//! dnsmasq also forwards further zones (etcd, external, cluster set) to kubedns.
+//! kubedns takes the place of all these servers. If dnsmasq cannot query one of the servers of a
+//! stub domain, kubedns takes the place of all servers of this stub domain. The same applies to the
+//! upstream servers. This module assumes that dnsmasq also forwards further zones (etcd, external,
+//! cluster set) to kubedns.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -32,8 +34,8 @@ pub(crate) struct DnsFront {
     pub(crate) hosts: PathBuf,
     /// The options of dnsmasq; `None` if the nanny does not report them.
     pub(crate) arguments: Option<DnsmasqArguments>,
-    /// The servers that dnsmasq's options give for external names, besides kubedns or the servers
-    /// of the configuration. The nanny reports them.
+    /// Servers from dnsmasq's options, which dnsmasq queries for external names in addition to
+    /// kubedns or the servers of the configuration. The nanny reports them.
     pub(crate) added_servers: Vec<String>,
 }
 
@@ -244,7 +246,8 @@ impl DnsFront {
         } = options;
         let path = match (decision, stub) {
             (DomainDecision::Standard, _) => self.path_to_upstreams(name),
-            // dnsmasq asks the servers of the stub domain, too, or kubedns in their place.
+            // In the next two cases, dnsmasq queries `servers`, too: besides kubedns, or besides
+            // the servers of the stub domain.
             (DomainDecision::Servers, Some(stub)) if !self.queries_itself(&stub) => {
                 let path = dnsmasq_path(DnsmasqAsks::Kubedns, Some(&domain), &servers);
                 self.with_options(name, path)
@@ -287,7 +290,7 @@ impl DnsFront {
     fn path_to_upstreams(&self, name: &Name) -> DnsmasqPath {
         let upstreams = &self.config.upstream_nameservers;
         let path = match &self.arguments {
-            // If dnsmasq cannot query all upstreams, the nanny makes kubedns the server for
+            // If dnsmasq cannot query one of the upstreams, the nanny makes kubedns the server for
             // external names.
             _ if self.forwards_all_to_kubedns()
                 || upstreams.iter().any(|server| server.plain().is_none()) =>
@@ -319,7 +322,8 @@ impl DnsFront {
         stub.servers.iter().all(ServerAddr::is_plain) && !self.forwards_all_to_kubedns()
     }
 
-    /// The longest domain that contains `name` and that dnsmasq forwards to kubedns.
+    /// The longest domain that contains `name`, among the reverse trees, `domain`, and the domains
+    /// of the names in `hosts` and `aliases`. dnsmasq forwards these domains to kubedns.
     fn kubedns_domain(&self, name: &Name, domain: &Name) -> Option<Name> {
         let own_names = self
             .config
@@ -363,8 +367,8 @@ struct StubDomain<'c> {
     servers: &'c [ServerAddr],
 }
 
-/// The path of a query if pods query kubedns directly. One of the servers to which kubedns forwards
-/// may be dnsmasq.
+/// The path of a query if pods query kubedns directly. Its servers are those to which kubedns
+/// forwards the name.
 fn path_without_dnsmasq(route: &NameRoute) -> DnsmasqPath {
     match route {
         NameRoute::Upstreams { servers } | NameRoute::StubDomain { servers, .. } => {

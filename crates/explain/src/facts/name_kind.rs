@@ -13,8 +13,8 @@ use wire::{Name, name};
 
 use crate::document::{NameKind, NameRoute};
 
-/// The labels of a name (in lower case) below the cluster domain, from right to left; `None` for
-/// other names.
+/// The labels of a name (in lower case) below its cluster domain, from right to left; `None` if the
+/// name is not in the cluster's zone.
 pub(crate) fn labels_below_domain(zone: &Zone, name: &Name) -> Option<Vec<String>> {
     let domain = zone
         .domain_of(name.wire())
@@ -33,7 +33,8 @@ pub(crate) fn further_zone<'s>(snapshot: &'s Snapshot, name: &Name) -> Option<&'
 
 /// The kind of a name (in lower case), whose labels below the cluster domain are `path`.
 pub(crate) fn classify_name(snapshot: &Snapshot, name: &Name, path: Option<&[&str]>) -> NameKind {
-    // As in the engine, hosts and aliases of the configuration come before all zones.
+    // As when kubedns answers a query, hosts and aliases of the configuration come before all
+    // zones.
     if let Some(own) = snapshot.zone.own(name.wire()) {
         let target = if let OwnTarget::Name(target) = own {
             Some(target.to_string())
@@ -57,8 +58,8 @@ pub(crate) fn classify_name(snapshot: &Snapshot, name: &Name, path: Option<&[&st
     }
 }
 
-/// The Service of a name in the external zone; `None` if the name has no Service, or if `domain` is
-/// another zone.
+/// The Service that a name in the external zone denotes. `None` if the name denotes no Service, or
+/// if `domain` is another zone.
 fn external_service(snapshot: &Snapshot, domain: &Name, name: &Name) -> Option<ObjectKey> {
     if snapshot.external.as_ref() != Some(domain) {
         return None;

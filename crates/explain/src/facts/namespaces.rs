@@ -9,6 +9,7 @@ const MAX_COMPARED: usize = 50_000;
 const MAX_SUGGESTED: usize = 3;
 
 /// Namespaces that have Services, and whose names are similar to `wanted`, the most similar first.
+/// Empty if `wanted` is empty, or is itself a namespace with Services.
 pub(crate) fn similar_namespaces(snapshot: &Snapshot, wanted: &str) -> Vec<String> {
     if wanted.is_empty() || snapshot.has_namespace(wanted) {
         return Vec::new();

@@ -24,8 +24,8 @@ const MAX_SHOWN: usize = 8;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ObjectLookup {
     pub(crate) services: Vec<WantedService>,
-    /// Services whose names may be misspelled. The result lists all Services that share the name or
-    /// the namespace of one of them.
+    /// Services whose names may be misspelled. The result lists Services that share the name or the
+    /// namespace of one of them.
     pub(crate) misspelled: Vec<ObjectKey>,
     /// An address without a PTR record. The result lists the Services that have the address among
     /// their endpoints.
@@ -49,8 +49,9 @@ pub(crate) struct FoundObjects {
     pub(crate) services: Vec<FoundService>,
     /// The Services that share the name or the namespace of a misspelled one.
     pub(crate) neighbours: Vec<ObjectKey>,
-    /// Whether each namespace of `services` has a Service. The map has no entry for a namespace if
-    /// this is unknown, because only the first [`MAX_LOOKED_AT`] Services are visited.
+    /// For each namespace of `services`, whether the namespace has a Service. The map has no entry
+    /// for a namespace if this is unknown, because only the first [`MAX_LOOKED_AT`] Services are
+    /// visited.
     pub(crate) namespaces: BTreeMap<SmolStr, bool>,
     /// Whether `neighbours` may be incomplete, because there are more than [`MAX_LOOKED_AT`]
     /// Services.
@@ -59,7 +60,7 @@ pub(crate) struct FoundObjects {
     pub(crate) backed_by_address: Vec<BackedService>,
 }
 
-/// The result for a requested Service. If the Service is missing, `object` has no Service.
+/// The result for a Service. If kubedns does not know the Service, `object.service` is `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FoundService {
     pub(crate) object: ServiceObjects,
@@ -69,7 +70,8 @@ pub(crate) struct FoundService {
     pub(crate) hostnames: Vec<String>,
     /// The number of hostnames left out.
     pub(crate) more_hostnames: usize,
-    /// Time at which kubedns saw the deletion of the Service, if recent.
+    /// Time at which kubedns saw the deletion of the Service. `None` if the Service exists, or if
+    /// it is not among the recently deleted Services.
     pub(crate) deleted: Option<Moment>,
 }
 

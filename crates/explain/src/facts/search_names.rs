@@ -13,7 +13,8 @@ use crate::request::{ExplainRequest, RequestedSearch};
 pub(crate) fn search_list(request: &ExplainRequest, domain: &Name) -> Vec<Name> {
     match &request.search {
         _ if request.absolute => Vec::new(),
-        // The kubelet gives this list to the pods of the namespace.
+        // If a pod of the namespace uses the DNS of the cluster, the kubelet puts these domains
+        // first in the pod's search list.
         RequestedSearch::Namespace(namespace) => {
             let prefixes = [format!("{namespace}.svc"), "svc".to_owned(), String::new()];
             prefixes
@@ -54,7 +55,7 @@ pub(crate) fn names_to_query(request: &ExplainRequest, list: &[Name], zone: &Zon
         .into_iter()
         .flat_map(|name| walked_names(request, zone, name))
         .collect();
-    // The list may contain a domain twice, in upper and in lower case.
+    // A name may occur twice, for example if two domains of the list differ only in case.
     let mut known: Vec<Name> = Vec::new();
     names.retain(|name| {
         let lower = name.to_lowercase();

@@ -20,11 +20,13 @@ pub struct ServerState {
     pub draining: bool,
     /// The kinds of objects that kubedns needs and whose watch is not open.
     pub lost_watches: Vec<String>,
-    /// The further zones (etcd, cluster set) whose watch is not open.
+    /// The further zones (etcd, cluster set) of which at least one watch is not open. A zone from
+    /// etcd is included only after its watch has failed.
     pub lost_zones: Vec<LostZone>,
     /// The configuration.
     pub config: ConfigState,
-    /// Whether there are upstream servers in the configuration, `--nameservers` or resolv.conf.
+    /// Whether kubedns has upstream servers for external names. A server that is not used because
+    /// of a forwarding loop is also counted.
     pub has_upstreams: bool,
     /// The upstream servers that give no answers now.
     pub failing: Vec<FailingUpstream>,
@@ -38,7 +40,7 @@ pub struct ServerState {
 pub struct FailingUpstream {
     /// The stub domain of the server, in lower case; `None` if the server is for external names.
     pub domain: Option<Name>,
-    /// The server, as the configuration names it.
+    /// A text with the address of the server, or with its name if the name has no address.
     pub server: String,
     /// The reason why the server gives no answers.
     pub cause: FailingCause,
@@ -49,18 +51,18 @@ pub struct FailingUpstream {
 pub enum FailingCause {
     /// The last queries to the server failed.
     Down,
-    /// The server is this kubedns, or forwards back to it, and is left out.
+    /// The server is this kubedns, or forwards queries back to this kubedns.
     Loop,
-    /// The name of the server has no address, and the server is left out.
+    /// The name of the server has no address, so kubedns cannot query the server.
     WithoutAddress,
 }
 
-/// A further zone whose watch is not open.
+/// A further zone of which at least one watch is not open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostZone {
     /// The domain of the zone, in lower case.
     pub domain: Name,
-    /// The reason why the watch is not open.
+    /// A text that says which watch is not open. For a zone from etcd, it also has the reason.
     pub reason: String,
 }
 

@@ -102,9 +102,10 @@ impl TypeAnswer {
 }
 
 /// The outcome of a lookup, from the answers for all queried types. In general, the outcome is
-/// [`LookupOutcome::Answered`] if any type has a record. But an SRV record does not help a program
-/// that needs an address. So the outcome is `ServFail` if the address queries fail, and `NoData` if
-/// they find only an alias without addresses.
+/// [`LookupOutcome::Answered`] if [`TypeAnswer::has_records`] is true for any type. But an SRV
+/// record does not help a program that needs an address. So the outcome is `ServFail` if an address
+/// query gets SERVFAIL and `has_records` is false for all address queries. The outcome is `NoData`
+/// if the address queries find only an alias without addresses.
 pub(crate) fn lookup_outcome(answers: &[TypeAnswer]) -> LookupOutcome {
     let addresses_fail = address_answers(answers).any(|answer| answer.has_rcode("SERVFAIL"));
     if addresses_fail && !address_answers(answers).any(TypeAnswer::has_records) {
@@ -134,7 +135,8 @@ pub(crate) fn lookup_outcome(answers: &[TypeAnswer]) -> LookupOutcome {
     }
 }
 
-/// The end of the alias chain, if the address answers have only CNAME records.
+/// The end of the alias chain, if the address answers have only CNAME records and need no records
+/// from upstream servers.
 pub(crate) fn bare_alias_target(answers: &[TypeAnswer]) -> Option<&str> {
     let last = address_answers(answers).find_map(|answer| answer.records.last())?;
     address_answers(answers)

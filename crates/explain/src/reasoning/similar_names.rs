@@ -15,7 +15,7 @@ use crate::request::DEFAULT_TYPES;
 
 /// Maximum number of suggested names.
 const MAX_SUGGESTED: usize = 8;
-/// Maximum number of similar Services whose names are queried before they are suggested.
+/// Maximum number of [`SimilarService`]s whose names are queried.
 const MAX_CHECKED: usize = 64;
 /// Maximum number of comparisons of a Service with a [`NameReading`].
 const MAX_COMPARED: usize = 50_000;
@@ -47,8 +47,9 @@ impl NameReading {
                 port,
                 protocol,
             } if !port.is_empty() => Some(Self::without_slip(format!("_{port}._{protocol}."), key)),
-            // With a search domain appended, any name of two labels looks like a member and its
-            // Service.
+            // A member is an endpoint with its own name. With a search domain such as
+            // `default.svc.cluster.local` appended, many names of two labels look like a member and
+            // its Service.
             NameKind::Member { key, label } if as_typed => {
                 Some(Self::without_slip(format!("{label}."), key))
             }
@@ -354,7 +355,7 @@ impl SimilarNames {
     }
 }
 
-/// The outcome that an explanation of this name would report; `None` if the text is not a name.
+/// The outcome of queries for this name; `None` if the text is not a name.
 fn outcome_of_name(evidence: Evidence<'_>, text: &str, types: &[u16]) -> Option<LookupOutcome> {
     let Evidence {
         snapshot, front, ..

@@ -19,8 +19,9 @@ use crate::moment::Moment;
 
 pub(crate) use self::upstreams::warn_of_upstreams;
 
-/// Warnings about the state of kubedns, its configuration, and the `objects` of the answer. `now`
-/// is for the age of the configuration.
+/// Warnings about the state of kubedns and its configuration, about an incomplete search for
+/// similar names (`found`), and about Endpoints over capacity (`objects`). `now` is for the age of
+/// the configuration.
 pub(crate) fn warn_of_state(
     state: &ServerState,
     found: Option<&FoundObjects>,

@@ -72,14 +72,14 @@ fn wildcard_answer_has_at_most_one_alias_and_all_addresses() {
 }
 
 #[test]
-fn federated_alias_is_external_alias() {
+fn federated_name_of_external_name_service_is_alias_of_its_target() {
     let cluster = Cluster::with_everything();
     let text = "is an alias of docs.example.com., whose addresses come from the upstream servers";
     let words = "docs.apps.fed.svc.cluster.local.";
     cluster.expect(["/verdict/text"], &[(words, [text])]);
-    // The Service is in this cluster, so the answer for its federated name does not need the zone
-    // and region of the cluster. The name fails because its alias is a loop, not because the zone
-    // and region are unknown.
+    // The Service `circle` is in this cluster, so the answer for its federated name does not need
+    // the zone and region of the cluster. The name fails because `circle` is an alias of itself,
+    // not because the zone and region are unknown.
     let words = "circle.apps.fed.svc.cluster.local. A";
     assert_eq!(cluster.reasons(words), ["alias_fails"]);
 }

@@ -17,7 +17,7 @@ fn path(options: &[&str], name: &str) -> String {
 }
 
 #[test]
-fn arguments_decide_about_forwarded_names() {
+fn arguments_decide_which_servers_dnsmasq_asks() {
     let stock = [
         "--cache-size=1000",
         "--server=/cluster.local/127.0.0.1#10053",
@@ -66,7 +66,7 @@ fn arguments_decide_about_forwarded_names() {
 
 /// The cluster has the stub domain acme.test.
 #[test]
-fn arguments_apply_to_stub_domain() {
+fn arguments_for_stub_domain_apply() {
     let with = |option| path(&[option], "www.acme.test.");
     let of_stub = with("--cache-size=1000");
     let servers = of_stub.strip_suffix(" of the stub domain acme.test; kubedns is not asked");

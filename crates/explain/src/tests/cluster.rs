@@ -42,8 +42,8 @@ pub(super) struct Cluster {
     pub(super) hosts: PathBuf,
     /// The options of dnsmasq, if the nanny reports them.
     pub(super) arguments: Option<DnsmasqArguments>,
-    /// The servers that dnsmasq's options give for external names, besides kubedns. The nanny
-    /// reports them.
+    /// The servers that dnsmasq's options give for external names, besides kubedns or the servers
+    /// of the configuration. The nanny reports them.
     pub(super) added_servers: Vec<String>,
 }
 

@@ -45,7 +45,7 @@ fn cluster() -> Cluster {
 }
 
 #[test]
-fn rule_is_reason_of_answer() {
+fn only_rules_that_apply_are_reasons_of_answer() {
     let mut cluster = cluster();
     for topology in [DnsmasqTopology::DropIn, DnsmasqTopology::Alone] {
         cluster.topology = topology;
@@ -110,7 +110,7 @@ fn path_of_denied_name_ends_at_kubedns() {
 /// servers. The arguments add the server 10.0.0.9 for all names. Each row has a further argument, a
 /// name, the warning if there is one, and the path.
 #[test]
-fn servers_of_arguments_are_named() {
+fn servers_of_arguments_are_named_if_dnsmasq_asks_them() {
     let mut cluster = cluster();
     cluster.added_servers = vec!["10.0.0.9:53".to_owned()];
     let of_all = "dnsmasq also asks 10.0.0.9:53, which its arguments add: pods may get answers from there instead of from kubedns";

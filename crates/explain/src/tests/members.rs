@@ -29,7 +29,7 @@ fn cluster(publish_not_ready: bool) -> Cluster {
 const REASON: [&str; 2] = ["/detail/reasons/0/code", "/detail/reasons/0/text"];
 
 #[test]
-fn existing_member_lacks_only_type() {
+fn missing_type_of_existing_member_is_the_reason() {
     let family = "no_address_of_family";
     let no_type = "Services have A, AAAA, SRV, CNAME and PTR records, and none of type TXT";
     let of_cluster_ip = "\"3665666362623564\" of Service prod/web has no IPv6 address";

@@ -1,4 +1,4 @@
-//! Properties of the explanation of any name, valid or not.
+//! Properties of the explanations of random names.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -69,18 +69,17 @@ fn check(cluster: &Cluster, parameters: &ExplainParameters) -> Result<(), TestCa
         .find(|tried| tried.name == detail.name)
         .map(|tried| tried.outcome);
     prop_assert!(first.is_none() || shown == Some(LookupOutcome::Answered));
-    // A name with a negative answer has a reason.
+    // Unless the name in the detail is answered or forwarded, the detail has a reason.
     let excused = shown == Some(LookupOutcome::Forwarded) || shown == Some(LookupOutcome::Answered);
     prop_assert!(
         excused || !detail.reasons.is_empty(),
         "no reason for {}",
         detail.name
     );
-    // The suggested names exist.
     prop_assert!(near.len() <= 8);
     check_offers(cluster, near)?;
     let snapshot = cluster.published.get();
-    // The query engine answers with the same RCODEs.
+    // The RCODEs in the detail are those of the query engine.
     let name = parse(&detail.name);
     let name_and_answers = name
         .iter()
@@ -102,7 +101,7 @@ fn check(cluster: &Cluster, parameters: &ExplainParameters) -> Result<(), TestCa
     Ok(())
 }
 
-/// Checks that each suggested name has an answer.
+/// Checks that each suggested name without escapes has an answer.
 fn check_offers(cluster: &Cluster, near: &[SimilarName]) -> Result<(), TestCaseError> {
     for SimilarName { name, .. } in near {
         if parse(name).is_none() {
@@ -121,8 +120,8 @@ fn check_offers(cluster: &Cluster, near: &[SimilarName]) -> Result<(), TestCaseE
 /// Number of clusters that [`clusters`] returns.
 const CLUSTERS: usize = 3;
 
-/// Three clusters: dnsmasq in front; dnsmasq in front with stub domains that contain cluster names;
-/// no dnsmasq in front.
+/// Three clusters. In the first two clusters, pods query dnsmasq. The second cluster has additional
+/// stub domains, inside and outside the cluster domain. In the third cluster, pods query kubedns.
 fn clusters() -> [Cluster; CLUSTERS] {
     let [plain, mut taken, mut direct] = [(); CLUSTERS].map(|()| Cluster::with_everything());
     taken.add_stub_domains(&[
@@ -139,7 +138,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_name_is_explained(parameters in parameters(), front in 0..CLUSTERS) {
+    fn explanations_are_consistent(parameters in parameters(), front in 0..CLUSTERS) {
         thread_local! {
             static PREPARED: [Cluster; CLUSTERS] = clusters();
         }
@@ -222,7 +221,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
-    fn offered_names_have_answers(
+    fn suggested_names_have_answers(
         services in proptest::collection::vec(random_service(), 1..NAMES),
         qtype in "(|A|AAAA|SRV|CNAME|MX)",
         name in "(db-|ab-a|db-aa|_http\\._tcp\\.db-z|db-a\\.db-z)",

@@ -26,7 +26,8 @@ fn namesakes() -> Cluster {
     cluster
 }
 
-/// The lookup, the name that the explanation is about, its reason, and the suggested name.
+/// Each row has a lookup, the name that the explanation is about, the code of the first reason, and
+/// the first suggested name, if any.
 const NAMESAKES: &str = "
     # Service redis/redis has a cluster IP, so its endpoints have no names. Only a Service can be meant.
     redis-mster.redis A --search redis | redis-mster.redis   | no_such_service      | redis-master.redis
@@ -40,7 +41,8 @@ const NAMESAKES: &str = "
     zookeper.kafka A --search kafka    | zookeper.kafka.kafka | no_such_member      |
     # The search list does not apply to a name with a dot at its end.
     x.redis.redis.svc.cluster.local. A | x.redis.redis       | member_of_cluster_ip |
-    # A name with five dots is first queried without a search domain, so it may denote a member.
+    # With ndots 5, a name with five dots is first queried as it is written. This name has the form
+    # of a member's name.
     kafka-0.kafak.kafka.svc.cluster.local A --search kafka | kafka-0.kafak.kafka | no_such_service | kafka-0.kafka.kafka
 ";
 
@@ -61,7 +63,7 @@ fn explanation_selects_member_or_service() {
 }
 
 #[test]
-fn namespace_without_services_is_named() {
+fn summary_says_if_namespace_has_no_service() {
     let mut cluster = namesakes();
     // The only Service of namespace `idle` is headless without endpoints. The Service has no DNS
     // name, but the namespace exists.

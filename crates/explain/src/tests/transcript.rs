@@ -1,6 +1,6 @@
 //! Compares transcripts with the current output. A transcript has command lines (`$ kube-dns
-//! explain ...`), each followed by its complete output and an empty line. docs/explain.md is a
-//! transcript, too.
+//! explain ...`), each followed by its complete output and an empty line. In docs/explain.md, an
+//! output may also end at the end of its code block, and all other text is ignored.
 
 use super::cluster::{Cluster, sliced};
 
@@ -52,12 +52,12 @@ pub(super) fn compare(cluster: &Cluster, file: &str, at_least: usize) {
 }
 
 #[test]
-fn transcript_of_every_name_kind() {
+fn transcript_of_name_kinds_matches_output() {
     compare(&Cluster::with_everything(), include_str!("names.txt"), 40);
 }
 
 #[test]
-fn transcript_of_endpoint_slices() {
+fn transcript_of_endpoint_slices_matches_output() {
     compare(&sliced(), include_str!("slices.txt"), 2);
 }
 

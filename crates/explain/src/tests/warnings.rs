@@ -64,7 +64,7 @@ fn server_state_causes_warnings() {
 }
 
 #[test]
-fn node_line_names_the_answering_pod() {
+fn node_line_says_which_pod_answers() {
     let mut cluster = Cluster::with_everything();
     let text = cluster.text(WEB);
     assert!(!text.contains("\nnode "), "{text}");
@@ -80,7 +80,7 @@ fn node_line_names_the_answering_pod() {
 }
 
 #[test]
-fn rejected_configuration_names_version_in_force() {
+fn warning_of_rejected_config_names_version_in_force() {
     let mut cluster = Cluster::with_everything();
     cluster.server.config.error = Some(rejection());
     let version = cluster.server.config.version;
@@ -112,7 +112,7 @@ fn misspelt_keys_cause_warnings() {
 }
 
 #[test]
-fn stub_domain_below_cluster_domain_takes_its_names() {
+fn stub_domain_below_cluster_domain_is_in_reasons() {
     let mut cluster = Cluster::with_everything();
     cluster.add_stub_domains(&[("apps.svc.cluster.local", "192.0.2.9")]);
     // dnsmasq sends the query to the server of the stub domain. kubedns would answer the query, but
@@ -162,7 +162,7 @@ fn stub_domain_equal_to_zone_of_kubedns_is_in_reasons_and_path() {
 }
 
 #[test]
-fn service_without_ports_gets_reason() {
+fn cluster_ip_service_without_ports_gets_reason() {
     let mut cluster = Cluster::with_everything();
     cluster.add_service(&mk_cluster_ip("prod", "portless", &["10.96.3.7"], &[]));
     cluster.add_service(&mk_headless("prod", "portless-set", &[]));
@@ -284,7 +284,7 @@ fn mk_failing(domain: Option<&str>, server: &str, cause: FailingCause) -> Failin
 }
 
 #[test]
-fn failing_upstream_of_name_is_named() {
+fn warnings_give_failing_upstreams_of_queried_name() {
     let mut cluster = Cluster::with_everything();
     cluster.topology = DnsmasqTopology::Cache;
     cluster.server.failing = vec![

@@ -32,7 +32,7 @@ fn transcript_of_search_lists() {
 }
 
 #[test]
-fn stub_domain_takes_cluster_names() {
+fn stub_domain_of_dnsmasq_in_front_takes_cluster_names() {
     let mut cluster = cluster();
     let corp = "192.0.2.9:53 of the stub domain corp.cluster.local";
     let reverse = "192.0.2.10:53 of the stub domain 10.in-addr.arpa";
@@ -52,7 +52,8 @@ fn stub_domain_takes_cluster_names() {
         let reasons = cluster.reasons(words);
         assert_eq!(reasons, ["stub_domain_shadows_cluster"], "{words}");
     }
-    // Without dnsmasq in front, kubedns answers these names itself.
+    // Here only dnsmasq has the stub domains. So without dnsmasq in front, kubedns answers these
+    // names itself.
     cluster.topology = DnsmasqTopology::Direct;
     let rows = [
         ("host.corp.cluster.local. A", ["nx_domain"]),
@@ -90,7 +91,7 @@ fn stub_domain_below_cluster_is_forwarded() {
 }
 
 #[test]
-fn hosts_file_overrides_records() {
+fn hosts_file_that_dnsmasq_in_front_reads_overrides_records() {
     let mut cluster = cluster();
     cluster.hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/hosts");
     transcript::compare(&cluster, include_str!("hosts.txt"), 6);
@@ -120,7 +121,7 @@ fn single_label_is_forwarded_by_dnsmasq() {
     cluster.server.config.config = config.into();
     let asked = "to upstream 192.0.2.11:53";
     cluster.expect(last, &[("intra A", ["forwarded", "forwarded", asked])]);
-    // kubedns itself does not forward a name of one label.
+    // In the topology `direct`, kubedns does not forward names of one label.
     cluster.topology = DnsmasqTopology::Direct;
     let said = "kubedns does not forward names of one label (SERVFAIL)";
     cluster.expect(last, &[("intra A", ["nx_domain", "serv_fail", said])]);
@@ -224,8 +225,8 @@ fn name_below_search_suffix_is_tried_with_each_search_domain() {
     let list = [("prod.search.cluster.local. A", ["no_data"])];
     cluster.expect(["/verdict/outcome"], &list);
 
-    // kubedns does not try `gone.`, the name without a search domain, because it does not forward
-    // names of one label.
+    // kubedns does not try `gone.`, the name without a search domain: in the topology `drop-in`,
+    // kubedns does not forward names of one label.
     let text = cluster.text("gone.prod.search.cluster.local. A");
     for expected in [
         "does not resolve in this cluster; as gone.corp.test., the name is forwarded to",
@@ -236,7 +237,7 @@ fn name_below_search_suffix_is_tried_with_each_search_domain() {
 }
 
 #[test]
-fn walked_list_has_further_domains() {
+fn walked_list_has_configured_search_domains() {
     let search = Search::new(None, true, [Name::parse("corp.test").unwrap()]);
     let cluster = searching(search);
     let pointers = ["/tried/3/name", "/tried/4/name"];
@@ -258,7 +259,7 @@ fn walked_list_has_further_domains() {
 }
 
 #[test]
-fn further_domain_has_cluster_names() {
+fn other_cluster_domain_has_same_names() {
     let new = Name::parse("new.example").unwrap();
     let mut cluster = with_zone(
         |zone| Zone {

@@ -1,4 +1,4 @@
-//! Names in further zones (etcd, external, cluster set).
+//! Tests of names in further zones, which are all zones except the cluster's zone.
 
 use cluster::clusterset::ClusterSetZone;
 use cluster::index::IndexOptions;
@@ -10,7 +10,8 @@ use wire::Name;
 use super::cluster::Cluster;
 use crate::LostZone;
 
-/// A cluster set with one `ServiceImport`; `loaded` is whether its zone is complete.
+/// A cluster that serves the zone of a cluster set, with one `ServiceImport`. `loaded` is whether
+/// this zone is complete.
 fn cluster(loaded: bool) -> Cluster {
     let domain = Name::parse("clusterset.local").unwrap();
     let clusterset = Some(ClusterSetZone {
@@ -68,7 +69,7 @@ fn further_zone_names_are_answered() {
 }
 
 #[test]
-fn alias_of_unloaded_zone_fails() {
+fn alias_into_unloaded_zone_fails() {
     let mut cluster = cluster(false);
     let target = "web.apps.svc.clusterset.local";
     cluster.add_service(&mk_external_name("apps", "far", target));
@@ -102,7 +103,7 @@ fn unloaded_zone_is_reason_for_servfail() {
 }
 
 #[test]
-fn lost_zone_has_reason() {
+fn warning_of_lost_zone_has_reason() {
     let web = "web.apps.svc.ClusterSet.local. A";
     for (loaded, expected) in [
         (

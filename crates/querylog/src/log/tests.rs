@@ -51,7 +51,7 @@ fn state(json: Option<&str>) -> ConfigState {
 }
 
 #[tokio::test(start_paused = true)]
-async fn query_log_starts_and_ends_as_configured() {
+async fn only_unexpired_query_log_is_opened() {
     for (json, expected) in [
         (None, (false, None)),
         (Some("{}"), (true, None)),
@@ -92,7 +92,7 @@ async fn query_log_follows_edits() {
         (Some(r#"{ "rate": 1000 }"#), ""),
         // The new log is opened before the old log is closed.
         (Some(r#"{"rate": 7}"#), "7 -"),
-        // A log with rate 1 cannot be opened. The old log is closed all the same.
+        // The log with rate 1 cannot be opened, but the old log is closed nevertheless.
         (Some(r#"{"rate": 1}"#), "1 -"),
         (Some(r#"{"rate": 8}"#), "8"),
         (None, "-"),

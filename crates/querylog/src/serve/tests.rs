@@ -80,7 +80,7 @@ async fn tap_streams_lines_for_requested_time() {
 }
 
 #[tokio::test]
-async fn departed_reader_frees_place() {
+async fn reader_above_limit_is_refused_until_another_leaves() {
     let lines = SharedLines::default();
     let (address, stop, _server) = serve(&lines).await;
     let mut all = Vec::new();
@@ -102,7 +102,7 @@ async fn departed_reader_frees_place() {
 }
 
 #[tokio::test]
-async fn invalid_or_remote_request_is_rejected() {
+async fn invalid_or_nonlocal_request_is_rejected() {
     let lines = SharedLines::default();
     let (address, _stop, _server) = serve(&lines).await;
     let (status, body) = refusal(&address, "/tap?seconds=x").await;

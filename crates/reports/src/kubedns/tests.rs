@@ -1,4 +1,4 @@
-//! Reports that are read from metrics of kubedns. In some tests, metrics are missing.
+//! Tests of the report of kubedns: how it is read from metrics, and its JSON.
 
 use super::*;
 
@@ -76,7 +76,7 @@ fn missing_metrics_are_unknown() {
 }
 
 #[test]
-fn many_upstreams_are_bounded() {
+fn number_of_upstreams_is_limited() {
     let lines: Vec<String> = (0..1000)
         .map(|at| format!("kubedns_forward_requests_total{{upstream=\"{at}\"}} {at}"))
         .collect();

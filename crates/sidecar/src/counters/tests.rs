@@ -109,7 +109,7 @@ async fn restarted_sidecar_counts_nothing_twice() {
 }
 
 #[tokio::test]
-async fn starting_dnsmasq_counts_no_error() {
+async fn failure_is_logged_and_counted_only_after_start_time() {
     let server =
         Upstream::start(|asked: &Asked| Reply::to(&asked.packet).rcode("REFUSED").into()).await;
     let metrics = Metrics::new("x").unwrap();
@@ -135,7 +135,7 @@ async fn starting_dnsmasq_counts_no_error() {
 }
 
 #[tokio::test]
-async fn malformed_answer_counts_an_error() {
+async fn unusable_answer_counts_as_one_error() {
     let texts = ["\"many\"", "\"-1\"", "\"\"", "\"99999999999999999999999\""];
     let malformed = texts.map(|text| format!("hits.bind. 0 CH TXT {text}"));
     let of_other_type = "hits.bind. 0 IN A 192.0.2.1".to_owned();
@@ -165,7 +165,7 @@ async fn malformed_answer_counts_an_error() {
 }
 
 #[tokio::test]
-async fn unreachable_dnsmasq_counts_each_error() {
+async fn each_reading_of_unreachable_dnsmasq_counts_as_error() {
     let server = ServerAddr::new("127.0.0.1", testkit::ports::free_port());
     let metrics = Metrics::new("x").unwrap();
     let counters = counters(server, &metrics);

@@ -1,4 +1,4 @@
-//! The probes of each path, for command lines of published manifests and for others.
+//! The probes of each path, for command lines of published manifests and for other command lines.
 
 use std::ffi::OsString;
 
@@ -32,7 +32,7 @@ const DNSMASQ: &str = "dnsmasq@127.0.0.1:53";
 const KUBEDNS: &str = "kubedns@127.0.0.1:10053";
 
 #[test]
-fn command_lines_have_their_paths() {
+fn flags_determine_paths_and_their_probes() {
     let kubedns = "--probe=kubedns,127.0.0.1:10053,NAME";
     let dnsmasq = "--probe=dnsmasq,127.0.0.1,NAME";
     let both = [
@@ -92,7 +92,7 @@ fn command_lines_have_their_paths() {
 }
 
 #[test]
-fn wrong_flags_end_the_start() {
+fn wrong_flags_are_rejected_with_reason() {
     let nothing = "--exechealthz-port: there is nothing to check without a --probe or a --cmd";
     let no_slash = "--url: \"healthz\" does not begin with a slash";
     let not_run = "Usage of sidecar: see sidecar --help\ninvalid argument \"echo healthz\" for \"--cmd\" flag: \

@@ -16,8 +16,8 @@ fn verdict(state: ProbeState, latency: Duration, failure: ProbeFailure) -> Probe
     }
 }
 
-/// The end-to-end tests compare bodies that were recorded from kube-dns, but not their latencies. So
-/// this test compares a latency.
+/// The end-to-end tests compare bodies that were recorded from kube-dns, but not their latencies.
+/// So this test compares a latency.
 #[test]
 fn latency_is_written_as_in_kube_dns() {
     let latency = Duration::from_nanos(894_024);
@@ -41,7 +41,7 @@ fn server_that_answers_but_not_for_probed_name_is_healthy() {
 }
 
 #[test]
-fn time_of_change_stays_with_state() {
+fn since_changes_only_with_state() {
     let at = |seconds| Now::at(Duration::from_secs(seconds));
     let mut health = Health::waiting(at(0).clock);
     let ok = || verdict(ProbeState::Ok, Duration::ZERO, ProbeFailure::default());
@@ -58,7 +58,7 @@ fn time_of_change_stays_with_state() {
 }
 
 #[test]
-fn set_clock_changes_no_age() {
+fn ages_do_not_depend_on_time_of_day() {
     let result = Now::at(Duration::from_secs(100));
     let mut health = Health::waiting(result.clock);
     health.record(

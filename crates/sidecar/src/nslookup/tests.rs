@@ -1,4 +1,4 @@
-//! Commands of published manifests, and malformed commands.
+//! Accepted commands, such as those of published manifests, and rejected commands.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn read(text: &str) -> Result<Vec<String>, String> {
 }
 
 #[test]
-fn commands_of_manifests_are_parsed() {
+fn nslookup_commands_are_parsed() {
     let [dnsmasq, kubedns] = ["a.b. 127.0.0.1:53", "a.b. 127.0.0.1:10053"];
     let both = "nslookup a.b 127.0.0.1 >/dev/null && nslookup a.b 127.0.0.1:10053 >/dev/null";
     let all_output = " nslookup  a.b. 127.0.0.1 >  /dev/null 2>&1";

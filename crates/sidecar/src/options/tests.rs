@@ -1,4 +1,4 @@
-//! Tests of the command line. The help text and the errors are compared with recorded output of
+//! Tests of the command line. The help text and some errors are compared with recorded output of
 //! kube-dns.
 
 use std::ffi::OsString;
@@ -39,8 +39,7 @@ fn command_line_of_manifest_is_parsed() {
     assert_eq!(options.log.v.0, 2);
 }
 
-/// kube-dns starts with these values, although it cannot work with them. `docs/differences.md`
-/// says how kube-dns fails.
+/// kube-dns accepts these values (see `docs/differences.md`).
 #[test]
 fn impossible_value_is_rejected_at_start() {
     let long_label = format!("--probe={},127.0.0.1,x", "a".repeat(129));
@@ -88,7 +87,8 @@ fn wrong_flags_fail_as_in_kube_dns() {
         let rest: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
         let (status, expected) = (rest[rest.len() - 1], rest[rest.len() - 2]);
         let exit = parse(&[flag]).unwrap_err();
-        // Differs from kube-dns: our message ends with the accepted format.
+        // Differs from kube-dns: if the format of `--probe` is invalid, our message ends with the
+        // accepted format.
         let ours = exit.stderr.lines().last().unwrap();
         let ours = ours.strip_suffix(PROBE_FORMAT).unwrap_or(ours);
         assert_eq!(ours, expected, "{flag}");

@@ -41,7 +41,7 @@ pub(super) fn small_svg(label: &str, history: &[ProbeResult], axes: &PlotAxes) -
 
 fn results(history: &[ProbeResult], axes: &PlotAxes) -> Markup {
     let bottom = HEIGHT - BELOW;
-    // A result without an answer leaves a gap in the line. Each failure has a mark in its gap.
+    // A result that is not healthy leaves a gap in the line. Each failure has a mark in its gap.
     html! {
         @for run in healthy_runs(history) { (line(run, axes)) }
         @for point in failures(history) {
@@ -118,8 +118,8 @@ fn failures(history: &[ProbeResult]) -> impl Iterator<Item = &ProbeResult> {
     history.iter().filter(|point| point.state.is_failed())
 }
 
-/// Slices of neighbouring points with the same healthy state. Failures, and times without queries,
-/// have no latency and are left out.
+/// Slices of neighbouring points with the same healthy state. Results that are not healthy have no
+/// latency and are left out.
 fn healthy_runs(history: &[ProbeResult]) -> impl Iterator<Item = &[ProbeResult]> {
     history
         .chunk_by(|a, b| a.state == b.state)

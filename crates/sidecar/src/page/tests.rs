@@ -208,7 +208,7 @@ fn configuration_of_kubedns_is_shown_alone() {
 }
 
 #[test]
-fn own_servfail_server_of_nanny_is_not_shown_as_stub_server() {
+fn servfail_server_of_nanny_is_shown_as_no_usable_server() {
     let mut status = good();
     let nanny = r#"{"configuration":{"version":"00ff","stubDomains":{"acme.local":["dns.acme"]}},
                     "routes":{"stubDomains":{"acme.local":["127.0.0.1:40001"]},"upstreams":["192.0.2.9:53"],
@@ -308,7 +308,7 @@ fn watch_of_endpoints_in_use_must_be_open() {
 }
 
 #[test]
-fn node_says_who_answers_its_clients() {
+fn page_says_who_answers_clients_of_node() {
     for (pods, said) in [
         (
             "own",
@@ -356,7 +356,7 @@ fn arguments_are_shown_as_source_if_nanny_reports_no_upstreams() {
 }
 
 #[test]
-fn failing_upstreams_are_listed_twice() {
+fn failing_upstreams_are_in_warnings_and_in_table() {
     let mut status = good();
     let serves = ["acme.local", "beta.local"];
     let refusing = DnsmasqUpstream {
@@ -436,7 +436,7 @@ fn untrusted_upstream_is_shown() {
 }
 
 #[test]
-fn hundred_of_everything_fits() {
+fn page_with_hundred_upstreams_and_domains_is_below_64_kib() {
     let mut status = good();
     let domains: Vec<String> = (0..100)
         .map(|n| format!("\"d{n}.example\":[\"192.0.2.{n}\"]"))
@@ -460,7 +460,7 @@ fn hundred_of_everything_fits() {
     );
     assert!(
         words(&page).contains("192.0.2.68:53") && !words(&page).contains("192.0.2.67:53"),
-        "only the 32 busiest must be shown"
+        "only the 32 busiest upstreams of kubedns must be shown"
     );
     assert!(page.len() < 64 * 1024, "{}", page.len());
 }

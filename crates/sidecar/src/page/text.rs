@@ -9,8 +9,9 @@ pub(super) fn route_words(route: &str) -> &str {
     }
 }
 
-/// The reason in a network error, without the addresses before the reason. The page shows the
-/// server beside the reason, and the address of the sidecar does not help the reader.
+/// The reason in a network error, without the addresses before the reason; the whole error if it
+/// does not contain `->SERVER: `. The page shows the server beside the reason, and the address of
+/// the sidecar does not help the reader.
 pub(super) fn reason<'e>(error: &'e str, server: &str) -> &'e str {
     let addresses = format!("->{server}: ");
     error
@@ -18,7 +19,7 @@ pub(super) fn reason<'e>(error: &'e str, server: &str) -> &'e str {
         .map_or(error, |(_, reason)| reason)
 }
 
-/// A number of seconds in its two largest units.
+/// A number of seconds in its largest units, two at most.
 pub(super) fn largest_two_units(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),

@@ -8,8 +8,8 @@ use reports::sidecar::{PeerReport, SidecarStatus};
 const ROWS: usize = 10;
 
 pub(super) fn section(status: &SidecarStatus) -> Markup {
-    // If dnsmasq does not log its queries, it has no ranking. The note in the ranking of kubedns
-    // then says how to get one.
+    // If dnsmasq does not log its queries, it has no ranking. If dnsmasq is in front of kubedns,
+    // the note in the ranking of kubedns says how to get one.
     let dnsmasq_top = status.dnsmasq_top.as_deref();
     let of_dnsmasq = dnsmasq_top.and_then(|top| top.known.as_ref());
 

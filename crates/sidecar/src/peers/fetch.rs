@@ -17,7 +17,7 @@ const MAX_SIZE: usize = 2 * 1024 * 1024;
 /// Runs the reads of a file, one at a time.
 pub(crate) type FileReads = BlockingRead<Result<Vec<u8>, GetError>>;
 
-/// Reads a file, or the body of an `http://` URL. Fails unless the status is 200.
+/// Reads a file, or gets an `http://` URL. A response with a status other than 200 is an error.
 pub(crate) async fn fetch_text(source: &str, files: &FileReads) -> anyhow::Result<String> {
     let bytes = tokio::time::timeout(TIMEOUT, fetch_bytes(source, files))
         .await

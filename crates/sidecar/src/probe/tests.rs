@@ -1,4 +1,4 @@
-//! Results of probes of faulty servers.
+//! Tests of the probes: their results, schedule and metrics.
 
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
@@ -60,7 +60,7 @@ type ServerBehaviour = fn(&Asked) -> Reaction;
 /// Each case has a server, its part of the pod, and the expected states in the modes `self` and
 /// `through`.
 #[tokio::test]
-async fn response_decides_the_state() {
+async fn state_depends_on_response_part_and_mode() {
     use PodPart::{Dnsmasq, Kubedns, Other};
     let [ok, itself, failed] = [ProbeState::Ok, ProbeState::SelfOnly, ProbeState::Failed];
     let cases: [(&str, ServerBehaviour, PodPart, [ProbeState; 2]); 7] = [
@@ -103,7 +103,7 @@ fn check_outcome(last: &ProbeOutcome, state: ProbeState, case: &str) {
 }
 
 #[tokio::test]
-async fn silent_server_fails_every_part() {
+async fn probe_of_silent_server_fails() {
     for part in [PodPart::Dnsmasq, PodPart::Kubedns, PodPart::Other] {
         let upstream = Upstream::start(|_: &Asked| Reaction::silence()).await;
         let probe = probe(&upstream, part, HealthMode::SelfOnly, "A", &metrics());
@@ -118,9 +118,8 @@ async fn silent_server_fails_every_part() {
     }
 }
 
-/// After a first failure, the probe is repeated until it has failed three times.
 #[tokio::test]
-async fn failed_probe_is_soon_repeated() {
+async fn probe_round_ends_with_records_or_third_failure() {
     for (server, failures, queries) in [(fine as ServerBehaviour, 0, 1), (refused, 3, 3)] {
         let upstream = Upstream::start(server).await;
         let spec = format!("it,{},{NAME},1,A", upstream.addr());
@@ -235,7 +234,7 @@ async fn slow_probes_never_overlap() {
 }
 
 #[test]
-fn metrics_have_names_of_kube_dns() {
+fn metric_name_begins_with_namespace_if_given() {
     let name = metric_name("kubedns", "dnsmasq_hits");
     assert_eq!(name, "kubedns_dnsmasq_hits");
     assert_eq!(metric_name("", "dnsmasq_hits"), "dnsmasq_hits");

@@ -85,8 +85,7 @@ impl UpstreamMetrics {
         }
     }
 
-    /// Removes the series of an upstream that dnsmasq no longer has. A missing series is not an
-    /// error.
+    /// Removes the series of an upstream. A missing series is not an error.
     pub(super) fn remove_series(&self, upstream: SocketAddr) {
         let upstream = upstream.to_string();
 

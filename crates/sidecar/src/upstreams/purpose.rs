@@ -14,8 +14,8 @@ pub(super) struct UpstreamPurpose {
     /// The stub domains that the upstream serves, sorted, and then `.` if it also serves all other
     /// names. Empty if unknown.
     pub(super) domains: Vec<String>,
-    /// The queries. A probe sends them in turn until one has a usable answer. It begins with the
-    /// query that had a usable answer last.
+    /// The queries. A probe sends them one after the other, until one has a usable answer or the
+    /// upstream does not respond. The probe begins with the query that had a usable answer last.
     pub(super) questions: Vec<Query>,
 }
 

@@ -227,7 +227,7 @@ async fn purpose_is_kept_without_report() {
 }
 
 #[tokio::test]
-async fn history_has_last_results() {
+async fn history_length_is_bounded() {
     let server = answering("NXDOMAIN").await;
     let lab = Lab::of_upstream(server.addr()).await;
     let rounds = u32::try_from(MAX_HISTORY).unwrap() + 5;
@@ -269,8 +269,9 @@ async fn failed_probe_is_repeated_at_once() {
     }
 }
 
-/// The probe of a stub domain's server is one query. If any other server refuses the first query,
-/// the probe sends a second query, for `--upstream-probe-name`.
+/// The probe of a stub domain's server is one query. The first probe of any other server queries
+/// the root. If the answer is SERVFAIL or REFUSED, the probe sends a second query, for
+/// `--upstream-probe-name`.
 #[tokio::test]
 async fn second_query_follows_refused_query_for_root() {
     let picky = || {
@@ -360,7 +361,7 @@ async fn single_lost_packet_changes_no_condition() {
 }
 
 #[tokio::test]
-async fn empty_list_of_dnsmasq_is_not_used() {
+async fn upstreams_follow_nonempty_lists_of_dnsmasq() {
     let (old, new) = tokio::join!(answering("NOERROR"), answering("NOERROR"));
     let lab = Lab::start(&[text(old.addr(), 5)], "{}", Vec::new()).await;
     lab.rounds(1).await;
@@ -373,7 +374,8 @@ async fn empty_list_of_dnsmasq_is_not_used() {
         lab.exported(old.addr())
             .contains(&"queries_total{} 2".to_owned())
     );
-    // The new server inherits the counter in dnsmasq, but has had no query yet.
+    // dnsmasq gives the new server the counter of the old server (2). The new server has had no
+    // query yet.
     *lab.texts.lock() = vec![text(new.addr(), 2)];
     lab.rounds(1).await;
     assert_eq!(lab.said(), ["Answers [] 0 of 1, asked 0"]);
@@ -415,10 +417,10 @@ async fn servers_of_pod_are_excluded() {
     assert_eq!((kubedns.count(), nowhere.count(), real.count()), (0, 0, 1));
 }
 
-/// Servers of stub domains come first in the list of dnsmasq, and the server for external names
-/// comes last.
+/// A server for external names is probed even if it is the last of 201 servers in the list of
+/// dnsmasq.
 #[tokio::test]
-async fn many_servers_are_bounded() {
+async fn number_of_probed_servers_is_bounded() {
     let asked = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&asked);
     let server = Server::start(move |asked: &Asked| {
@@ -452,11 +454,16 @@ async fn many_servers_are_bounded() {
         "an unprobed upstream must have no series"
     );
 
-    // All other upstreams leave the list, so the probes of this one begin.
+    // Now the list has only an upstream that was not probed before, so the probes of this upstream
+    // begin.
     *lab.texts.lock() = vec![text(many[199], 7)];
     lab.rounds(1).await;
     assert_eq!(lab.said().len(), 1);
-    assert_eq!(lab.exported(many[199]).len(), 2, "errors and probes");
+    assert_eq!(
+        lab.exported(many[199]).len(),
+        2,
+        "the errors and the probes must be exported"
+    );
 }
 
 #[tokio::test]

@@ -12,8 +12,9 @@ pub(super) fn loop_faults(status: &SidecarStatus) -> Vec<PodFault> {
     let kubedns = loop_of_kubedns(status);
     let dnsmasq = loop_of_dnsmasq(status);
 
-    // If loops leave the forwarding container without any upstream, no external name is answered.
-    // This outage is then reported instead of the loops of that container.
+    // If the container that forwards external names has loops, and every upstream of these names is
+    // in a loop, no external name is answered. This outage is then reported instead of the loops of
+    // that container.
     let by_kubedns = status.forwards_by_kubedns(EXTERNAL_NAMES);
     let of_forwarder = if by_kubedns { &kubedns } else { &dnsmasq };
     if of_forwarder.is_some() && !has_upstream(status) {

@@ -41,8 +41,8 @@ fn is_recent(at: u64, now: u64) -> bool {
     u128::from(now.saturating_sub(at)) < RESTARTS_WITHIN.as_millis()
 }
 
-/// The fault of a dnsmasq that died or hung several times within [`RESTARTS_WITHIN`] before `now`,
-/// in milliseconds since 1970.
+/// The fault of a dnsmasq that died or hung at least [`RESTARTS_OF_FAULT`] times within
+/// [`RESTARTS_WITHIN`] before `now`, which is in milliseconds since 1970.
 fn dnsmasq_restarts(dnsmasq: &DnsmasqProcess, now: u64) -> Option<PodFault> {
     let is_recent =
         |end: &&DnsmasqEnd| millis_since_1970(&end.at).is_some_and(|at| is_recent(at, now));

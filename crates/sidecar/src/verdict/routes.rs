@@ -1,4 +1,5 @@
-//! Faults of upstreams that give no usable answers, per route.
+//! Faults of upstreams that give no usable answers, per route. A route is the name of a stub
+//! domain, or [`EXTERNAL_NAMES`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

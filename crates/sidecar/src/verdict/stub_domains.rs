@@ -10,8 +10,8 @@ use reports::sidecar::SidecarStatus;
 
 use super::{PodFault, join_words};
 
-/// A stub domain without a server becomes a finding after this time. A shorter gap is normal after
-/// an edit of the ConfigMap.
+/// A stub domain without a usable server becomes a finding after this time. After an edit of the
+/// ConfigMap, a shorter lack of usable servers is normal.
 const EDITED_WITHIN: Duration = Duration::from_secs(5);
 
 pub(super) fn stub_domain_faults(status: &SidecarStatus) -> Vec<PodFault> {

@@ -65,7 +65,7 @@ fn routes(routes: &[(&str, &str, u8)]) -> SidecarStatus {
 }
 
 #[test]
-fn healthy_pod_has_no_findings() {
+fn healthy_pod_has_no_faults() {
     assert_eq!(found(&good()), [""; 0]);
     // Unknown values are not faults.
     let unknown = SidecarStatus {
@@ -88,7 +88,7 @@ fn refused_probes() -> Vec<ProbeStatus> {
 }
 
 #[test]
-fn failing_probe_names_silent_part() {
+fn probe_results_give_expected_faults() {
     let timeout = |part, state| probe(part, state, "i/o timeout");
     let kubedns_fails = timeout(PodPart::Kubedns, ProbeState::Failed);
     // The time of the status `good` is 1,795,208,055,000, in milliseconds since 1970.
@@ -281,8 +281,8 @@ fn servers_of_kubedns_count_if_dnsmasq_forwards_to_it() {
     }
 }
 
-/// Routes of the nanny, metrics of kubedns, and the program that has no upstream. In all cases, the
-/// sidecar's report of dnsmasq has no upstreams.
+/// Routes of the nanny, a route of kubedns with its number of servers, and the program that has no
+/// upstream. In all cases, the sidecar's report of dnsmasq has no upstreams.
 const MISSING_UPSTREAMS: &str = r#"
     {"upstreamsFrom":"resolv.conf","listsAllUpstreams":true}                                    | . 1 | dnsmasq
     {"upstreamsFrom":"resolv.conf","listsAllUpstreams":false}                                   | . 0 |
@@ -504,7 +504,7 @@ fn clients_of_node_answered_elsewhere_are_fault() {
 }
 
 #[test]
-fn missing_report_is_fault_of_its_own() {
+fn missing_report_is_fault_unless_program_is_silent() {
     let container = |name: &str| ContainerHistory {
         name: name.to_owned(),
         is_report_missing: true,
@@ -734,7 +734,7 @@ fn short_fault_is_no_finding() {
 }
 
 #[test]
-fn changed_clock_hides_no_finding() {
+fn clock_change_does_not_affect_fault_age() {
     let verdicts = Verdicts::new("kubedns", true, &Metrics::new("x").unwrap()).unwrap();
     let lost = || vec![PodFault::new(FindingKind::ApiServerLost, "", "lost")];
     let at = |seconds| Now::at(Duration::from_secs(seconds));

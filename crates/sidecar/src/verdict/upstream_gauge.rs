@@ -35,7 +35,7 @@ impl UpstreamGauge {
         })
     }
 
-    /// Exports these servers, and removes the series of all other servers.
+    /// Exports at most [`MAX_SERIES`] of these servers, and removes all other series.
     pub(super) fn export(&self, routes: &RouteServers) {
         let mut wanted = BTreeSet::new();
         for (route, servers) in routes {

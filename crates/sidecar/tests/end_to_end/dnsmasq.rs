@@ -93,15 +93,15 @@ async fn until(sidecar: &Sidecar, series: &str, least: f64) {
 }
 
 #[tokio::test]
-async fn lost_backend_keeps_dnsmasq_healthy() {
+async fn dnsmasq_with_silent_backend_is_healthy() {
     let there = Arc::new(AtomicBool::new(false));
     let backend = backend(Arc::clone(&there)).await;
     let port = free_port();
     let mut process = dnsmasq(port, backend.addr()).await;
     let sidecar = Sidecar::start(&flags(port)).await;
 
-    // The backend is silent. dnsmasq is still healthy, and the failed probes are counted and
-    // reported.
+    // The backend is silent. dnsmasq is still healthy. The failed probes are counted as errors, and
+    // the gauge `..._backend_away` is 1.
     until(&sidecar, "kubedns_probe_dnsmasq_errors", 2.0).await;
     let (status, body) = health(&sidecar).await;
     assert_eq!((status, &body["IsOk"]), (200, &Value::from(true)));
@@ -142,7 +142,7 @@ async fn counters_survive_a_restart_of_dnsmasq() {
         }
     };
     // The sidecar counts from its first reading of dnsmasq's counters, so the queries are sent
-    // after it.
+    // after this reading.
     until(&sidecar, "kubedns_dnsmasq_max_size", 1000.0).await;
     ask().await;
     until(&sidecar, hits, 45.0).await;

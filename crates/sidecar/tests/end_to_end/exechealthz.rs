@@ -84,7 +84,7 @@ impl Pod {
 /// In Kubernetes 1.4.0, the container has a single command. The liveness probe of kubedns is
 /// `/healthz` on port 8080.
 #[tokio::test]
-async fn one_command_checks_both_parts() {
+async fn healthz_fails_while_kubedns_refuses() {
     let command = format!(
         "-cmd=nslookup {NAME} 127.0.0.1 >/dev/null && nslookup {NAME} 127.0.0.1:10053 >/dev/null"
     );
@@ -110,7 +110,7 @@ async fn one_command_checks_both_parts() {
 /// In Kubernetes 1.4.7 and 1.5, the container has two commands. The liveness probes on port 8080
 /// are `/healthz-kubedns` for kubedns and `/healthz-dnsmasq` for dnsmasq.
 #[tokio::test]
-async fn each_part_has_its_command() {
+async fn failing_dnsmasq_fails_only_its_own_check() {
     let dnsmasq = format!("--cmd=nslookup {NAME} 127.0.0.1 >/dev/null");
     let kubedns = format!("--cmd=nslookup {NAME} 127.0.0.1:10053 >/dev/null");
     let arguments = [

@@ -9,8 +9,8 @@ use crate::running::{PATIENCE, Sidecar};
 
 /// The number of connections, more than the sidecar keeps open.
 const CLIENTS: usize = 1000;
-/// Limit of file descriptors: the sidecar's limit of connections, and a margin for its own files
-/// and for connections that are being closed.
+/// Number of file descriptors that the sidecar may have open: its limit of connections, and a
+/// margin for its own files and for connections that are being closed.
 const DESCRIPTORS: u32 = 256 + 64;
 
 fn descriptors(sidecar: &Sidecar) -> u32 {

@@ -9,7 +9,7 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 
 use crate::running::{PATIENCE, Sidecar};
 
-/// Scripted servers for the probes with which kube-dns was recorded.
+/// The targets of the probes: two scripted servers, and a port without a server.
 pub(crate) struct Servers {
     upstream: Upstream,
     silent: Upstream,
@@ -25,8 +25,8 @@ impl Servers {
         }
     }
 
-    /// The `--probe` arguments of the recorded kube-dns, with these servers, and one more probe:
-    /// `tcp`.
+    /// The `--probe` arguments with which the sidecar of kube-dns was recorded, but with these
+    /// targets, and with one more probe: `tcp`.
     pub(crate) fn probes(&self) -> Vec<String> {
         let up = self.upstream.addr();
         [
@@ -142,7 +142,7 @@ async fn replies_are_those_of_kube_dns() {
 }
 
 #[tokio::test]
-async fn waiting_probe_fails_its_check() {
+async fn probe_without_result_fails_its_check() {
     let silent = Upstream::start(|_: &Asked| Reaction::silence()).await;
     let probe = format!("--probe=later,{},www.outside.test,600,SRV", silent.addr());
     let sidecar = Sidecar::start(&[probe]).await;
@@ -173,7 +173,7 @@ async fn healthz_has_the_time() {
 }
 
 #[tokio::test]
-async fn head_and_post_work_like_get() {
+async fn head_and_post_return_200() {
     let sidecar = Sidecar::start::<&str>(&[]).await;
     for path in ["/metrics", "/healthz", "/status", "/"] {
         let head = sidecar.reply("HEAD", path).await;

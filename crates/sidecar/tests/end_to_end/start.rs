@@ -19,7 +19,7 @@ async fn run_to_end(flags: &[&str]) -> (i32, Vec<String>) {
 }
 
 #[tokio::test]
-async fn failed_start_is_one_line() {
+async fn failed_start_logs_one_line() {
     let taken = Sidecar::start::<&str>(&[]).await;
     let port = format!("--prometheus-port={}", taken.address.port());
     let any_port = "--prometheus-port=0";
@@ -44,7 +44,7 @@ async fn failed_start_is_one_line() {
 }
 
 #[tokio::test]
-async fn signal_ends_with_success() {
+async fn signal_ends_sidecar_with_success() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         // The first probe is delayed, so the signal arrives before it.
         let mut sidecar = Sidecar::start(&["--probe=silent,192.0.2.1,x"]).await;
@@ -88,7 +88,7 @@ async fn odd_values_do_not_prevent_start() {
 }
 
 #[tokio::test]
-async fn misplaced_command_ends_the_start() {
+async fn unexpected_word_ends_the_start() {
     let accepted = "sidecar accepts only flags, or one of tap, top as the first word";
     for (words, hint) in [
         (&["stray", "--v=2"][..], accepted),

@@ -57,7 +57,7 @@ async fn status_has_probes_with_history() {
 }
 
 #[tokio::test]
-async fn status_request_fetches_kubedns_and_nanny() {
+async fn status_request_fetches_state_of_kubedns_and_nanny() {
     let kubedns = says("kubedns_synced 1\nkube_dns_build_info{version=\"9.8.7\"} 1\n").await;
     let nanny = says(r#"{"configuration":{"version":"00ff","rejected":2}}"#).await;
     let flags = [
@@ -112,7 +112,7 @@ async fn status_page_has_security_and_cache_headers() {
 /// In a pod with only kubedns, there is no health check of dnsmasq, and the pages do not mention
 /// dnsmasq.
 #[tokio::test]
-async fn pod_without_dnsmasq_is_healthy() {
+async fn pod_without_dnsmasq_shows_no_dnsmasq() {
     let kubedns = says("kubedns_synced 1\n").await;
     let servers = Servers::start().await;
     let probe = servers.probes().remove(0).replace("=good,", "=kubedns,");

@@ -6,7 +6,7 @@ use super::super::report::CheckOutcome;
 use super::*;
 
 #[test]
-fn service_is_headless_if_its_cluster_ip_is_none() {
+fn kubernetes_and_headless_services_are_found() {
     let services = [
         json!({"metadata": {"namespace": "default", "name": "kubernetes"}, "spec": {"clusterIP": "10.96.0.1"}}),
         json!({"metadata": {"namespace": "apps", "name": "db"}, "spec": {"clusterIP": "None"}}),
@@ -23,7 +23,7 @@ fn service_is_headless_if_its_cluster_ip_is_none() {
 }
 
 #[test]
-fn config_map_is_compared_with_version_in_force() {
+fn config_map_is_checked_and_compared_with_version_in_force() {
     let options = <Options as clap::Parser>::parse_from(["check"]);
     let data =
         |key: &str, value: &str| RawData::from([(key.to_owned(), value.as_bytes().to_vec())]);
@@ -66,7 +66,7 @@ fn config_map_is_compared_with_version_in_force() {
 /// Like the original kube-dns, kubedns uses only `data` if it reads the `ConfigMap` from the API
 /// server.
 #[test]
-fn binary_data_is_read_if_mounted() {
+fn binary_data_is_ignored_unless_mounted() {
     for (is_mounted, keys) in [(true, &["hosts", "stubDomains"][..]), (false, &["hosts"])] {
         let map = json!({"data": {"hosts": ""}, "binaryData": {"stubDomains": "e30="}});
         let data = data_of(serde_json::from_value(map).unwrap(), is_mounted);
@@ -87,8 +87,8 @@ fn missing_config_map_needs_defaults_in_force() {
     }
 }
 
-/// A kind that cannot be listed: whether its watch is open, whether kubedns is synced, the outcome,
-/// and the line.
+/// Each row has a kind that cannot be listed, whether its watch is open, whether kubedns is synced,
+/// and the outcome and the text of the check.
 const FORBIDDEN_KINDS: &str = "
     services   | no  | yes | failed  | services cannot be listed
     services   | yes | yes | failed  | services can no longer be listed: after a restart, kubedns would not find them
@@ -130,7 +130,7 @@ fn forbidden_kind_fails_if_needed() {
 /// `--namespaces` limits the collections of all namespaced kinds except `ConfigMap`: kubedns watches
 /// a single `ConfigMap`.
 #[test]
-fn collections_are_those_of_kubedns() {
+fn collections_follow_flags() {
     let path = |collection: &Collection| format!("{collection:?}");
     let paths = |flags: &[&str], kind| {
         let flags = std::iter::once(&"check").chain(flags);

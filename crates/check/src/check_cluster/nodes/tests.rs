@@ -31,7 +31,7 @@ const NODES: &str = "
 ";
 
 #[test]
-fn nodes_without_pods_are_named() {
+fn nodes_without_ready_pod_are_reported() {
     let own = [
         ("a", true, Some("a")),
         ("b", true, Some("b")),
@@ -72,7 +72,7 @@ fn one_pod_without_hint_is_reported() {
 }
 
 #[test]
-fn ready_linux_nodes_expect_pods() {
+fn only_ready_nodes_of_linux_or_unknown_system_expect_pods() {
     let cases = [
         (json!({"kubernetes.io/os": "linux"}), "True", true),
         (json!({}), "True", true),

@@ -17,7 +17,7 @@ fn lines(checks: &[CheckLine]) -> Vec<(CheckOutcome, &str)> {
 }
 
 #[test]
-fn findings_of_upstreams_keep_their_advice() {
+fn upstream_finding_keeps_text_action_and_runbook() {
     let finding = json!({"kind": "upstreams_down", "text": "external names are not answered", "action": "Ask.", "runbook": "runbook/upstream-down"});
     let down = status(json!({"verdict": {"findings": [finding]}}));
     let checks = findings_in(&down, FindingGroup::Upstreams);
@@ -30,10 +30,10 @@ fn findings_of_upstreams_keep_their_advice() {
     assert_eq!(checks[0].runbook, runbook);
 }
 
-/// A pod without the finding `forwarding_loop` may still have loops. If every upstream forwards
-/// back to the pod, the sidecar reports `upstreams_down` instead.
+/// `has_loop` does not use the finding `forwarding_loop`. If every upstream forwards back to the
+/// pod, the sidecar reports `upstreams_down` instead of that finding.
 #[test]
-fn missing_report_leaves_loops_unknown() {
+fn loops_come_from_reports_of_kubedns_and_nanny() {
     let kubedns = |loops: f64| json!({"source": "x", "known": {"forwardLoops": loops}});
     let nanny = |loops: &[&str]| json!({"source": "x", "known": {"routes": {"loops": loops}}});
     for (case, document, expected) in [
@@ -65,7 +65,7 @@ fn missing_report_leaves_loops_unknown() {
 }
 
 #[test]
-fn any_number_is_a_latency() {
+fn latency_is_clamped_to_range_of_duration() {
     for (latency_ms, expected) in [
         (2.5, Duration::from_micros(2500)),
         (-1.0, Duration::ZERO),
@@ -77,7 +77,7 @@ fn any_number_is_a_latency() {
 }
 
 #[test]
-fn findings_are_shown_in_their_group() {
+fn kind_decides_group_and_outcome_of_finding() {
     use FindingGroup::{Configuration, Pod, Upstreams};
     for (kind, group, outcome) in [
         ("upstream_down", Upstreams, CheckOutcome::Warning),
@@ -104,7 +104,7 @@ fn findings_are_shown_in_their_group() {
 }
 
 #[test]
-fn configuration_without_findings_is_in_force() {
+fn without_findings_configuration_is_in_force_and_nanny_answers() {
     let nanny = json!({"source": "x", "known": {"configuration": {"version": "00ff"}, "dnsmasq": {"version": "2.90"}}});
     let status = status(json!({"nanny": nanny}));
     let in_force = "the newest configuration in the pod is in force (version 00ff)";

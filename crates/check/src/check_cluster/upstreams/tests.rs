@@ -18,7 +18,8 @@ async fn knowing(name: &'static str, rcode: &'static str) -> Server {
     .await
 }
 
-/// Outcome, text without the time, and detail of the check of each upstream.
+/// Checks the upstreams in a status of the sidecar. Returns the outcome, the text without the time,
+/// and the end of the detail of each check.
 async fn checked(document: serde_json::Value) -> Vec<String> {
     let status: SidecarStatus = serde_json::from_value(document).unwrap();
     let upstreams = list_upstreams(&status);
@@ -93,7 +94,7 @@ async fn upstreams_of_dnsmasq_are_asked() {
 }
 
 #[tokio::test]
-async fn upstreams_of_kubedns_are_asked() {
+async fn upstreams_of_kubedns_are_checked() {
     let stub = knowing("none.", "SERVFAIL").await;
     let tcp = knowing(".", "REFUSED").await;
     let [stub, tcp] = [stub.addr(), tcp.addr()];

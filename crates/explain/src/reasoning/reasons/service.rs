@@ -101,7 +101,8 @@ pub(super) fn missing_external_name(
     Some(CodedNote::new("no_external_address", text))
 }
 
-/// The reason why a Service's name for a single zone does not exist, or has no addresses.
+/// The reason why a name of `--zonal-names` does not exist, or has no addresses. `zone` is the
+/// topology zone in the name.
 fn missing_zonal_name(
     evidence: Evidence<'_>,
     candidate: &NameCandidate,
@@ -219,7 +220,7 @@ fn external_name(
     }
 }
 
-/// The reason why an alias has no addresses, found by following the chain of aliases.
+/// The reason why a query for an alias fails, found by following the chain of aliases.
 fn alias_failure(snapshot: &Snapshot, name: &Name) -> String {
     let mut chain = vec![name.to_lowercase()];
     while let Some(target) = chain.last().and_then(|last| alias_target(snapshot, last)) {
@@ -257,15 +258,16 @@ fn alias_target(snapshot: &Snapshot, name: &Name) -> Option<Name> {
     Some(Name::parse(&record.data).ok()?.to_lowercase())
 }
 
-/// Whether a Service with a cluster IP has no records: `--ignore-empty-services` omits Services
-/// without ready endpoints.
+/// Whether the Service has a cluster IP, and `--ignore-empty-services` leaves out its names because
+/// no endpoint is ready.
 fn is_left_out(evidence: Evidence<'_>, key: &ObjectKey, service: &ShownService) -> bool {
     let services = &evidence.snapshot.services;
     service.kind == ShownServiceKind::ClusterIp
         && services.entry(&[&key.namespace], &key.name).is_none()
 }
 
-/// Whether a headless Service publishes no address, and therefore has no records.
+/// Whether a Service has no records because it publishes no address. Always false for a Service
+/// with a cluster IP and for an ExternalName Service.
 fn publishes_nothing(service: &ShownService, endpoints: Option<&ShownEndpoints>) -> bool {
     match service.kind {
         ShownServiceKind::ClusterIp | ShownServiceKind::ExternalName => return false,
@@ -374,7 +376,7 @@ fn no_address_of_family(
     key: &ObjectKey,
     service: &ShownService,
 ) -> CodedNote {
-    // For several types, the reason cannot name one family.
+    // Only a query for a single type, A or AAAA, is about one family.
     let family = match candidate.answers.as_slice() {
         [answer] if answer.qtype == "A" => "IPv4",
         [answer] if answer.qtype == "AAAA" => "IPv6",

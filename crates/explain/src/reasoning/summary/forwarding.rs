@@ -71,7 +71,8 @@ fn forwarding_verb(candidate: &NameCandidate) -> String {
 /// The servers that receive a forwarded name; `None` if there is no server for the name.
 pub(super) fn forwarded_to(candidate: &NameCandidate) -> Option<String> {
     let NameCandidate { dnsmasq, route, .. } = candidate;
-    // If dnsmasq forwards the name to other servers, kubedns never receives the query.
+    // If dnsmasq forwards the name only to servers other than kubedns, kubedns never receives the
+    // query.
     let (domain, servers) = match (dnsmasq.asks, route) {
         (DnsmasqAsks::NodeResolvConf, _) => {
             return Some("the servers of the node's resolv.conf".to_owned());

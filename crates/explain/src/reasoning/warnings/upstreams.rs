@@ -1,7 +1,7 @@
-//! Warnings that the upstream servers of a name give no answers now.
+//! Warnings about those upstream servers of a name that are down or left out.
 //!
-//! kubedns knows this only about the servers that it uses itself. If dnsmasq forwards the name,
-//! there are warnings only about servers that kubedns uses as well.
+//! kubedns knows the state only of its own upstream servers. If dnsmasq forwards the name, there
+//! are warnings only about servers that are upstream servers of kubedns, too.
 
 use cluster::snapshot::Snapshot;
 use wire::Name;
@@ -21,7 +21,7 @@ pub(crate) fn warn_of_upstreams(
     let mut warnings: Vec<CodedNote> = Vec::new();
     for forwarded in forwarded_names(snapshot, candidates) {
         for warning in forwarded.warn(&state.failing) {
-            // Names of one search often have the same servers.
+            // Several of the names often have the same servers.
             if !warnings.contains(&warning) {
                 warnings.push(warning);
             }
@@ -35,7 +35,7 @@ struct ForwardedName {
     name: String,
     /// The stub domain that contains the name; `None` if no stub domain contains the name.
     domain: Option<Name>,
-    /// The servers in use.
+    /// The servers to which the name is forwarded, as far as they are known.
     servers: Vec<String>,
     /// Whether dnsmasq queries the servers.
     by_dnsmasq: bool,

@@ -69,7 +69,7 @@ fn lone_value_is_drawn_as_dot() {
 }
 
 #[test]
-fn empty_history_draws_no_line() {
+fn empty_history_gives_whole_svg_without_nan() {
     let svg = drawn(Vec::new(), 1_000_000);
     assert!(
         svg.starts_with("<svg ") && svg.ends_with("</svg>") && !svg.contains("NaN"),

@@ -1,4 +1,4 @@
-//! Durations and numbers.
+//! Tests of the texts for durations and numbers.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn seconds_become_two_units_at_most() {
 }
 
 #[test]
-fn numbers_have_fewer_decimals_if_larger() {
+fn numbers_have_at_most_two_decimals() {
     let cases = [
         (0.0, "0 ms"),
         (0.123, "0.12 ms"),

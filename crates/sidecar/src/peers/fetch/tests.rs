@@ -1,4 +1,4 @@
-//! Fetches from parts of the pod that answer, and from parts that do not answer.
+//! Fetches from HTTP servers and from files.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ async fn fetch_reply(reply: &str) -> Result<String, String> {
 }
 
 #[tokio::test]
-async fn page_is_fetched_or_refused_by_status() {
+async fn only_http_response_with_status_200_is_fetched() {
     let not_http =
         |line| format!("the response is not HTTP, or is incomplete; its first line is {line:?}");
     let ok = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhello\n";
@@ -54,7 +54,7 @@ async fn unfinished_and_endless_pages_are_errors() {
 }
 
 #[tokio::test]
-async fn source_is_a_file_or_http() {
+async fn file_is_fetched_but_missing_file_and_https_fail() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("status.json");
     std::fs::write(&path, "{}").unwrap();
@@ -112,7 +112,7 @@ async fn hanging_file_times_out_until_released() {
 }
 
 #[test]
-fn url_without_port_has_port_of_http() {
+fn only_authority_without_port_gets_port_80() {
     for (authority, address) in [
         ("kube-dns", "kube-dns:80"),
         ("kube-dns:8081", "kube-dns:8081"),
