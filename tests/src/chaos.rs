@@ -1,7 +1,7 @@
 //! A pod for fault injection, with the queries that a client sends to the pod during a test.
 //!
-//! `localpod` starts the real binaries and a real dnsmasq. The test can make the API server and the
-//! upstream fail.
+//! `localpod` starts the real binaries and, except in [`Topology::Alone`], a real dnsmasq. The test
+//! can make the API server and the upstream fail.
 
 #![allow(
     clippy::panic,
@@ -33,9 +33,11 @@ pub use relay::Relay;
 /// The order in which kubedns and dnsmasq receive queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
-    /// dnsmasq receives the clients' queries, and forwards queries for cluster names to kubedns.
+    /// dnsmasq receives the clients' queries. If dnsmasq cannot answer a query for a cluster name
+    /// or a reverse name itself, it forwards the query to kubedns.
     DropIn,
-    /// dnsmasq receives the clients' queries, and forwards all of them to kubedns.
+    /// dnsmasq receives the clients' queries. If dnsmasq cannot answer a query itself, it forwards
+    /// the query to kubedns.
     Cache,
     /// kubedns receives the clients' queries, and forwards queries for external names to dnsmasq.
     Direct,

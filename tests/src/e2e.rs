@@ -33,7 +33,7 @@ pub use localpod::ports::Ports;
 use localpod::status::StatusFile;
 pub use testkit::kubectl::Kubectl;
 
-/// Timeout of every wait for the pod, long enough for a busy machine.
+/// Timeout of a wait for the pod, long enough for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Timeout of an HTTP response. A frozen process causes an error, not an endless wait.

@@ -37,6 +37,8 @@ pub struct Lab {
     pub upstream: Upstream,
     cluster: Cluster,
     server: Server,
+    /// Objects that are added after a change. When kubedns answers with their records, it has
+    /// applied the change, too.
     markers: Markers,
     _directory: TempDir,
     metrics: SocketAddr,

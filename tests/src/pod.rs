@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Client, node and pod are network namespaces without access to other networks. Each test has its
-//! own podman storage and networks. [`cleanup`] removes everything at the end of the test, even if
-//! the test is killed.
+//! own network namespaces and its own podman storage. [`cleanup`] removes them at the end of the
+//! test, even if the test is killed.
 //!
-//! All tests share the [`images`]. A test makes them if they are missing or out of date.
+//! All tests share the [`images`]. A test makes the images if they are missing or out of date.
 
 #![allow(
     clippy::panic,

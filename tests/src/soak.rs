@@ -33,8 +33,8 @@ const LAST_WORDS: usize = 40;
 ///
 /// # Errors
 ///
-/// If the test cannot be completed: a process of the pod has ended, or a change does not appear in
-/// the answers of kubedns before a timeout.
+/// If the test cannot be completed, for example because a process of the pod has ended, or because
+/// a change does not appear in the answers of kubedns before a timeout.
 pub fn run(options: &Options) -> anyhow::Result<Summary> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -38,8 +38,7 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Timeout of all waits for answers: a path must recover in this time.
 const RECOVERY: Duration = Duration::from_secs(90);
 
-/// An excuse ends after this number of right answers to each query of the path. A single answer may
-/// come from a cache.
+/// Number of right answers in a row that [`Excuse::ends`] waits for, per question of the path.
 const STREAK: u32 = 2;
 
 /// Interval at which queries are sent. The rate determines the number of queries in each interval.
@@ -154,8 +153,9 @@ impl Shared {
 }
 
 impl Excuse {
-    /// Waits until the paths answer all queries again and all earlier queries have ended. Then the
-    /// excuse ends. Panics if the paths do not recover in time.
+    /// For each excused path, waits for enough right answers in a row (see `STREAK`), and for the
+    /// end of the queries sent before this call. Then ends the excuse of the path. Panics if a path
+    /// does not recover in time.
     pub async fn ends(self) {
         for (path, _) in &self.windows {
             self.shared.ledger.lock().begin_streak(path);

@@ -1,4 +1,4 @@
-//! The third-party crates of our programs, with their sources and licences, as cargo lists them.
+//! The third-party crates of the workspace, with their sources and licences, as cargo lists them.
 //!
 //! * [`graph`]: the dependency graph of the workspace.
 //! * [`licence`]: the allowed licences (`deny.toml`), and the check of an SPDX expression.

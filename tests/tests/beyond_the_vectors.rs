@@ -79,7 +79,7 @@ async fn endpoint_address_spelling_is_normalised() {
 }
 
 #[tokio::test]
-async fn oldest_address_owner_answers_first() {
+async fn ptr_records_are_sorted_by_age_of_service() {
     let mut lab = Lab::start(&[]).await;
     for (name, created) in [
         ("young", "2026-03-01"),
@@ -110,7 +110,7 @@ async fn oldest_address_owner_answers_first() {
 }
 
 #[tokio::test]
-async fn alias_chain_ends_after_eight() {
+async fn chain_of_more_than_eight_aliases_is_servfail() {
     let mut lab = Lab::start(&[]).await;
     let mut objects = vec![mk_cluster_ip("apps", "hop0", &["10.96.0.10"], &["http:80"])];
     for hop in 1..=9 {
@@ -130,7 +130,7 @@ async fn alias_chain_ends_after_eight() {
 }
 
 #[tokio::test]
-async fn wrong_nameserver_leaves_the_others() {
+async fn invalid_nameserver_is_ignored_and_others_are_used() {
     let mut lab = Lab::with_upstream(
         &["--nameservers=dns.example,$UPSTREAM"],
         answering("198.51.100.1"),
@@ -162,7 +162,7 @@ async fn http_ports_serve_their_pages() {
 }
 
 #[tokio::test]
-async fn pod_names_answer_every_type() {
+async fn pod_names_are_noerror_for_all_types_except_any() {
     let mut lab = Lab::start(&[]).await;
     for rtype in 1..=300_u16 {
         let rtype = testkit::codes::type_name(rtype);

@@ -51,8 +51,8 @@ fn add_service(rig: &Rig, name: &str, address: &str) -> String {
     format!("{name}.shop.svc.cluster.local")
 }
 
-/// Kills dnsmasq, and waits until the nanny has replaced it. Then freezes the new dnsmasq, and
-/// waits again. The paths may fail meanwhile.
+/// Kills dnsmasq, and waits until the nanny has replaced it and `paths` have recovered. Then
+/// freezes the new dnsmasq, and waits in the same way. Queries on `paths` may fail meanwhile.
 async fn kill_and_freeze_dnsmasq(rig: &Rig, steady: &Steady, paths: &[&'static str]) {
     for (signal, why) in [
         (Signal::SIGKILL, "dnsmasq was killed"),

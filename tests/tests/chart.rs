@@ -16,6 +16,8 @@ use testkit::table;
 use tests::manifests::render::{documents, label, manifests_root, render};
 use tests::manifests::{difference, schema};
 
+/// The shapes of the chart. The value `shape` selects the directory of `manifests/` whose objects
+/// the chart installs.
 const SHAPES: &[&str] = &[
     "alone",
     "base",
@@ -126,7 +128,8 @@ fn each_shape_installs_its_objects() {
         let shape = fs::read_to_string(chart().join(format!("shapes/{name}.yaml"))).unwrap();
         let mut unlike = difference::paths(&objects, &documents(&shape).unwrap());
         if *name == "ha" {
-            // An upgrade must keep the number that the autoscaler has set.
+            // The chart sets no number of replicas, so that an upgrade keeps the number that the
+            // autoscaler has set.
             assert!(unlike.remove("Deployment/kube-dns.spec.replicas"));
         }
         assert_eq!(unlike, BTreeSet::new(), "{name}");
@@ -167,7 +170,8 @@ const POD_VALUES: &str = r#"
     kubedns.extraVolumeMounts=[{"name":"kube-dns-config","mountPath":"/mine"}] | /containers/0/volumeMounts/1  | {"name": "kube-dns-config", "mountPath": "/mine"}
 "#;
 
-/// Checks that a value of the chart sets a field of an object, and that all objects stay valid.
+/// Checks that values of the chart set a field of an object, and that all objects stay valid.
+/// Blanks separate the values.
 fn check_value(shape: &str, value: &str, object: &str, pointer: &str, expected: &str) {
     let shape = format!("shape=\"{shape}\"");
     let values: Vec<&str> = [shape.as_str()]
@@ -200,7 +204,7 @@ fn pod_values_do_what_they_say() {
     }
 }
 
-/// A value of the chart, the object and the field that it sets, and the JSON of that field.
+/// Values of the chart, the object and the field that they set, and the JSON of that field.
 const OBJECT_VALUES: &str = r#"
     clusterIP="10.0.0.10"        | Service/kube-dns          | /spec/clusterIP                       | "10.0.0.10"
     replicas=3                   | Deployment/kube-dns       | /spec/replicas                        | 3
@@ -255,7 +259,7 @@ const NODE_CACHE_VALUES: &str = r#"
 /// Some values of kube-dns apply to the cache on the nodes, too: `clusterIP`, `clusterDomain`,
 /// `image.pullPolicy` and `image.pullSecrets`.
 #[test]
-fn node_cache_values_change_its_daemonset() {
+fn values_change_objects_of_node_cache() {
     if is_helm_missing() {
         return;
     }
@@ -281,7 +285,7 @@ fn node_cache_values_change_its_daemonset() {
 }
 
 #[test]
-fn autoscaler_example_scales_the_deployment() {
+fn autoscaler_example_can_scale_the_deployment() {
     let example = fs::read_to_string(chart().join("examples/hpa.yaml")).unwrap();
     let [autoscaler] = documents(&example).unwrap().try_into().unwrap();
     assert_eq!(schema::check(&autoscaler), Ok(()));
@@ -376,7 +380,7 @@ const WRONG: &str = r#"
 "#;
 
 #[test]
-fn wrong_value_is_rejected_by_name() {
+fn error_names_wrong_value() {
     if is_helm_missing() {
         return;
     }

@@ -6,11 +6,13 @@
 //! `COREDNS=pods cargo test -p tests --test coredns` limits this comparison to the scenarios with
 //! `pods` in their name.
 //!
-//! `kube-dns check config --corefile` writes a Corefile for the flags of a scenario. The module
-//! `corefile` checks that this Corefile has the plugin options of the scenario. The module `real`
-//! starts a real CoreDNS with this Corefile. The answers of CoreDNS must be those of the scenario.
-//! The environment variable `COREDNS_BIN` has the path of CoreDNS. Without the variable, `coredns`
-//! is taken from `PATH`. Without CoreDNS, the test in `real` is skipped with a message.
+//! `kube-dns check config --corefile` writes a Corefile for the flags of a scenario. If the answers
+//! of the scenario were recorded, the module `corefile` checks that this Corefile has the plugin
+//! options of the scenario. For all recorded scenarios and a few others, the module `real` starts a
+//! real CoreDNS with this Corefile. The answers of CoreDNS must be those of the scenario, apart
+//! from the differences that the module `real` allows. The environment variable `COREDNS_BIN` has
+//! the path of CoreDNS. Without the variable, `coredns` is taken from `PATH`. Without CoreDNS, the
+//! test in `real` is skipped with a message.
 
 #![allow(
     clippy::expect_used,

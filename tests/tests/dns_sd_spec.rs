@@ -293,7 +293,7 @@ async fn section_2_5_external_names() {
 }
 
 #[tokio::test]
-async fn name_server_has_addresses_of_kube_dns() {
+async fn name_server_exists_only_in_strict_mode() {
     for (way, flags) in WAYS {
         let mut lab = Lab::start(flags).await;
         let dns = ["10.3.0.10", "2001:db8::53"];

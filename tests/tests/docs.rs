@@ -1,7 +1,6 @@
-//! Checks the documentation. The reference pages in `docs/` must list all existing flags, metrics
-//! and ConfigMap keys, and no others. Commands must name existing files and subcommands. Commands
-//! that a test can run must print what the page shows. Links must lead to existing files and
-//! headings.
+//! Checks the documentation. The reference pages in `docs/` must agree with the flags, metrics and
+//! ConfigMap keys of the programs. Commands must name existing files and subcommands. Commands that
+//! a test can run must print what the page shows. Links must lead to existing files and headings.
 
 #![allow(
     clippy::unwrap_used,

@@ -57,9 +57,10 @@ const ANSWERS: &str = "
 async fn dig_answers_over_udp_and_tcp() {
     let pod = Pod::start().await;
     let dig = pod.dig();
-    // The next two queries fill dnsmasq's cache before SRV is queried below. The original kube-dns
-    // would answer these two queries with a CNAME. dnsmasq would follow the cached CNAME, and
-    // answer SRV with port 0.
+    // These three queries fill dnsmasq's cache before the queries of `ANSWERS`. The original
+    // kube-dns answers the first two queries with a CNAME to `web.default.svc.cluster.local`, and
+    // the third query with SRV records that have port 0. With these answers in its cache, dnsmasq
+    // would answer SRV of `_https._tcp.web` with port 0.
     let addresses = dig
         .short("_https._tcp.web.default.svc.cluster.local A")
         .await;
@@ -244,7 +245,7 @@ async fn a_killed_container_comes_back() {
 }
 
 #[tokio::test]
-async fn ctrl_c_leaves_nothing_behind() {
+async fn sigint_and_sigterm_leave_nothing_behind() {
     for way in [Signal::SIGINT, Signal::SIGTERM] {
         let mut pod = Pod::start().await;
         let processes = descendants(pod.process.id());
@@ -305,7 +306,7 @@ impl Unanswered {
 }
 
 #[tokio::test]
-async fn ctrl_c_works_with_silent_api_server() {
+async fn ctrl_c_ends_localpod_with_silent_api_server() {
     let mut unanswered = Unanswered::start();
     unanswered
         .process
@@ -315,7 +316,7 @@ async fn ctrl_c_works_with_silent_api_server() {
 }
 
 #[tokio::test]
-async fn silent_api_server_delays_no_start() {
+async fn kubedns_and_sidecar_start_with_silent_api_server() {
     let mut unanswered = Unanswered::start();
     unanswered
         .process
@@ -379,7 +380,7 @@ async fn unknown_container_argument_ends_the_pod() {
 }
 
 #[tokio::test]
-async fn start_logs_at_most_22_lines() {
+async fn containers_log_15_to_22_lines_at_start() {
     let mut pod = Pod::start_with(&["--sidecar-arg=--dnsmasq-poll-interval-ms=500"]).await;
     pod.process
         .line_with("reading dnsmasq's counters", PATIENCE)

@@ -100,7 +100,7 @@ const EXECUTED: &str = "
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn plugin_selects_ready_pod() {
+async fn plugin_prefers_ready_pod() {
     let server = RunningApiServer::start(Options::default());
     let directory = mk_directory();
     let none =
@@ -135,8 +135,9 @@ async fn plugin_selects_ready_pod() {
     }
 }
 
-/// The arguments of `kubectl dns check config`, the arguments that the pod gets, and what it reads
-/// from standard input. In the working directory, `check` is a directory and `config` is a file.
+/// The arguments of `kubectl dns check config`, the arguments that the pod gets, and the text that
+/// the pod gets on standard input. In the working directory, `check` is a directory and `config` is
+/// a file.
 const CONFIGS: &str = "
     --domain=x.test map.yaml | --domain=x.test -      | kind: ConfigMap
     map.yaml --corefile      | - --corefile           | kind: ConfigMap

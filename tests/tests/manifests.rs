@@ -136,7 +136,7 @@ fn dnsmasq_accepts_its_arguments() {
 }
 
 #[test]
-fn ports_probes_and_times_fit() {
+fn ports_probes_and_grace_periods_have_no_faults() {
     for name in names() {
         let documents = rendered(&name);
         let pods = pods(&documents);
@@ -181,12 +181,12 @@ fn hardened_pods_are_confined() {
 /// Checks the fields on which two measurements in docs/resilience.md depend: the lost queries of a
 /// rollout, and the answers of a kubedns that restarts without an API server.
 #[test]
-fn hardened_rollout_loses_no_query() {
+fn hardened_pods_have_no_rollout_or_snapshot_faults() {
     for (name, pod) in pods_of(HARDENED) {
         assert_eq!(rollout_faults(&pod), Vec::<String>::new(), "{name}");
         assert_eq!(snapshot_faults(&pod), Vec::<String>::new(), "{name}");
     }
-    // The base keeps these settings of the stock addon, so the checks must find faults.
+    // In the base, these fields are as in the stock addon, so the checks must find faults.
     for pod in pods(&rendered("base")) {
         let found = (rollout_faults(&pod).len(), snapshot_faults(&pod).len());
         assert_eq!(found, (3, 1));
@@ -230,7 +230,7 @@ fn stock_overlay_changes_only_images() {
 /// All manifests except the trial and those of published addons have a role of their own, with the
 /// permissions that their flags need.
 #[test]
-fn manifests_have_own_role() {
+fn roles_grant_only_needed_resources() {
     for name in names() {
         let objects = rendered(&name);
         let mut granted = BTreeSet::new();
@@ -395,7 +395,7 @@ fn components_combine_in_their_order() {
 }
 
 #[test]
-fn clusterset_applies_to_every_kind_of_pod() {
+fn clusterset_component_sets_domain_flag() {
     for manifest in ["base", "alone", "node"] {
         let directory = tempfile::tempdir().unwrap();
         let documents = combine(directory.path(), &[manifest], &["clusterset"]).unwrap();
@@ -455,7 +455,8 @@ fn direct_dnsmasq_is_behind_kubedns() {
         let configured = used(&kubedns.args).contains("config-dir");
         assert!(
             direct || !configured,
-            "{name}: upstreamNameservers would bypass dnsmasq"
+            "{name}: kubedns must not read the ConfigMap without `--topology=direct`: it \
+             would query the upstreamNameservers itself, instead of dnsmasq"
         );
         assert!(
             nanny
@@ -476,7 +477,7 @@ fn direct_dnsmasq_is_behind_kubedns() {
 }
 
 #[test]
-fn node_cache_image_is_stock() {
+fn node_cache_image_has_release_of_stock_addon() {
     let (_, after) = STOCK.split_once("k8s-dns-kube-dns:").unwrap();
     let release = after.lines().next().unwrap();
     let images: Vec<Value> = rendered("nodelocal")
@@ -540,10 +541,10 @@ fn alone_has_two_containers() {
     );
 }
 
-/// The manifests pass the name of the node to the sidecar, whose status page shows this name. The
-/// manifests of published addons do not pass it.
+/// All manifests except those of published addons pass the name of the node to the sidecar. The
+/// status page of the sidecar shows this name.
 #[test]
-fn sidecar_knows_its_node() {
+fn node_name_is_passed_except_in_published_addons() {
     for (name, pod) in pods_of(names()) {
         let sidecar = pod.container("sidecar");
         let variable = sidecar.and_then(|sidecar| sidecar.spec.pointer("/env/0"));

@@ -25,10 +25,12 @@ use tests::repository;
 /// The value of `$REGISTRY` in the commands of the page.
 const REGISTRY: &str = "registry.example/dns";
 
-/// A script in place of `kubectl`. The file `object` holds the workload of the cluster. The script
-/// lets the real kubectl change this workload, and writes the result to the file `after`. Commands
-/// that act on running pods do nothing. All other commands go to the embedded API server, which has
-/// no workloads. The file `calls` lists all calls.
+/// A script in place of `kubectl`. The file `object` holds the workload of the cluster. Commands
+/// that read the workload print this file. Commands that change, create or replace the workload
+/// write the result to the file `after`. `get pod` prints the names of two pods. Commands that
+/// would delete objects, label pods, control a rollout or list `EndpointSlices` do nothing. The
+/// real kubectl runs all other commands. Those that need an API server go to the embedded one,
+/// which has no workloads. The file `calls` lists all calls.
 const KUBECTL: &str = r#"#!/bin/sh
 set -e
 echo "$*" >> calls
@@ -76,11 +78,11 @@ fn from_1_5() {
     same(&run("From 1.5", &patched(&ours, "before-1.5.yaml")), &ours);
 }
 
-/// The sidecar replaces exechealthz in the container `healthz`, and accepts its arguments. The
-/// container `dnsmasq-metrics` is removed. Otherwise only the images of kubedns and `healthz`
-/// change.
+/// The sidecar replaces exechealthz in the container `healthz`, and accepts the arguments of
+/// exechealthz. The container `dnsmasq-metrics` is removed. Otherwise only the images of kubedns
+/// and `healthz` change.
 #[test]
-fn from_1_5_keeps_probes() {
+fn from_1_5_changes_only_images_and_drops_dnsmasq_metrics() {
     let before = patched(&ours("legacy-1.5"), "before-1.5.yaml");
     let script = commands("From 1.5", "dnsmasq-metrics");
     let after = type_in(&script, &before, NO_SERVER).0;

@@ -1,5 +1,6 @@
-//! Checks the dashboard and the alerts in `manifests/monitoring`. They must be well-formed and
-//! documented, and must use only existing metrics. The alerts must fire when they should.
+//! Checks the files in `manifests/monitoring`. The dashboard and the alerts must be well-formed,
+//! and must use only existing metrics. The alerts must match the documentation, and must fire when
+//! they should.
 //!
 //! Tests that need promtool are skipped with a message if it is not installed (Debian:
 //! `prometheus`).

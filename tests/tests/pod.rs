@@ -1,6 +1,7 @@
 //! Runs manifests as real pods, with real images, containers and network namespaces. The tests need
-//! podman and root. Without them, the tests are skipped with a message, or fail if the variable
-//! `KUBE_DNS_RS_PODS` is `required`.
+//! root and some programs, such as podman: see `tests::pod::means`. If something is missing, the
+//! tests are skipped with a message, or fail if the environment variable `KUBE_DNS_RS_PODS` is
+//! `required`.
 
 #![allow(
     clippy::unwrap_used,
@@ -207,8 +208,8 @@ fn plays_briefly(pod: PlayedPod, config: Config) {
     pod.remove();
 }
 
-/// The IP forwarding setting of the host. podman must change this setting only in the node's
-/// network namespace.
+/// The IP forwarding setting of the host. podman may change this setting only in the node's network
+/// namespace.
 fn host_forwards() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap()
 }

@@ -148,7 +148,7 @@ fn wrong_commit_of_action_is_named() {
 }
 
 #[test]
-fn scripts_of_workflow_exist() {
+fn release_workflow_uses_existing_scripts_and_image_digests() {
     let workflow = fs::read_to_string(repository().join(".github/workflows/release.yml")).unwrap();
     for name in ["archive", "gather", "publish", "release", "sign", "tagged"] {
         assert!(workflow.contains(&format!("images/{name} ")), "{name}");
@@ -241,7 +241,7 @@ fn gather_joins_two_architectures() {
 }
 
 #[test]
-fn gather_refuses_files_that_differ() {
+fn gather_refuses_differing_and_damaged_files() {
     let work = tempfile::tempdir().unwrap();
     let releases = ARCHITECTURES.map(|architecture| work.path().join(architecture));
     write_release(&releases[0], "amd64", "chart");
@@ -401,8 +401,8 @@ fn published_images_have_one_index_each() {
         .collect();
     assert_eq!(named, expected);
 
-    // The script printed the digests of the pushed indexes, and the indexes have the images of the
-    // archives.
+    // Each printed index is in the registry, and lists exactly the two images that are printed
+    // after it. Each of these images has the printed architecture.
     for (image, rows) in IMAGES.iter().zip(rows.chunks(3)) {
         let layout = registry.join(image);
         let index = blob(&layout, rows[0][2]);
@@ -420,7 +420,7 @@ fn published_images_have_one_index_each() {
         }
     }
 
-    // Publishing the same release again changes nothing.
+    // Publishing the same release again prints the same digests.
     assert_eq!(text(&publish().unwrap().stdout), digests);
 
     // An archive for the wrong architecture would leave one architecture without an image.
@@ -568,7 +568,7 @@ impl Tree {
         .to_owned()
     }
 
-    /// Commits the tree and tags it.
+    /// Commits the tree, and tags the commit.
     fn tag(&self, tag: &str) {
         self.git(&["add", "--all"]);
         self.git(&["commit", "--quiet", "--message", "test"]);
@@ -583,7 +583,7 @@ impl Tree {
 }
 
 #[test]
-fn tag_and_tree_have_one_version() {
+fn tagged_accepts_only_clean_tree_that_matches_tag() {
     let version = env!("CARGO_PKG_VERSION");
     let tag = format!("v{version}");
 

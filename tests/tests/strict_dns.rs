@@ -42,7 +42,7 @@ fn with_sections(counts: [u8; 3], octets: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn malformed_sections_get_formerr() {
+fn only_strict_server_rejects_malformed_sections() {
     const OPT: [u8; 11] = [0, 0, 41, 0x10, 0, 0, 0, 0, 0, 0, 0];
     const ANSWER: &str = "NOERROR (qr aa rd ra) 10.96.0.10";
     const REFUSAL: &str = "FORMERR (qr rd)";
@@ -73,7 +73,7 @@ fn malformed_sections_get_formerr() {
 }
 
 #[test]
-fn refused_answer_copies_rd() {
+fn only_strict_server_copies_rd_to_refused_answer() {
     let [plain, strict] = [false, true].map(|strict| published(objects(), strict));
     for (flags, usually, strictly) in [
         ("rd", "REFUSED (qr)", "REFUSED (qr rd)"),

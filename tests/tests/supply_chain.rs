@@ -1,6 +1,7 @@
-//! Checks that each dependency comes from crates.io and has a licence that `deny.toml` allows, and
-//! that THIRD-PARTY-LICENCES.md and the images list the licences. The tests do not need cargo-deny.
-//! `make deny` runs cargo-deny, which checks more.
+//! Checks that each dependency comes from crates.io and has a licence that `deny.toml` allows.
+//! Checks that THIRD-PARTY-LICENCES.md lists the licences, and that `images/licences` prints those
+//! of the sidecar. The tests do not need cargo-deny. `make deny` runs cargo-deny, which checks
+//! more.
 
 #![allow(
     clippy::expect_used,
@@ -51,7 +52,7 @@ fn crates_have_registry_checksums() {
 }
 
 #[test]
-fn images_contain_their_licences() {
+fn licences_script_prints_crates_and_texts_of_sidecar() {
     let output = std::process::Command::new(repository().join("images/licences"))
         .arg("sidecar")
         .output();

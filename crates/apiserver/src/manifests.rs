@@ -1,8 +1,10 @@
 //! Objects from YAML and JSON files in a directory, which is read periodically.
 //!
-//! An object is written when its manifest changes, so that edits through `kubectl` stay until the
-//! file is edited. A rejected object is tried again at each read. An object is deleted when its
-//! manifest is removed. If a file is unreadable or invalid, the objects of the file stay.
+//! An object is written when its manifest is new or has changed, so that edits through `kubectl`
+//! stay until the manifest is edited. A rejected object is tried again at each read. When a
+//! manifest is removed, the object that was written from the manifest is deleted. But a namespace
+//! stays if another manifest has an object in the namespace. If a file is unreadable or invalid,
+//! the objects of the file stay.
 
 mod documents;
 
@@ -49,8 +51,8 @@ struct AppliedDocument {
     document: Document,
     /// Whether the object was rejected, and has to be tried again.
     is_rejected: bool,
-    /// Whether this document, or an earlier version of it, was written. If so, the object is
-    /// deleted when its manifest is removed.
+    /// Whether the object was written from this document or from an earlier version of it. Only
+    /// such an object is deleted when its manifest is removed.
     was_written: bool,
 }
 
@@ -97,8 +99,9 @@ impl Manifests {
         }
     }
 
-    /// Deletes the objects whose manifests are gone, and writes those whose manifests are new, have
-    /// changed or were rejected before.
+    /// Deletes the written objects whose manifests are gone, except namespaces of objects that
+    /// still have manifests. Writes the objects whose manifests are new, have changed or were
+    /// rejected before.
     fn apply(&mut self) {
         // If an object has several manifests, the last manifest in the order of the paths wins.
         let mut wanted: BTreeMap<String, FileDocument<'_>> = BTreeMap::new();
@@ -187,7 +190,8 @@ fn list_manifests(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 /// The order of writes: first Namespaces, then Services whose manifest has `spec.clusterIP`, then
-/// all other objects. So no other Service is allocated one of these cluster IPs.
+/// all other objects. This order keeps other Services of the same read from taking these cluster
+/// IPs.
 fn write_order(document: &Document) -> u8 {
     let chooses_ip = document
         .value

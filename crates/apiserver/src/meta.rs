@@ -191,7 +191,7 @@ mod tests {
     "#;
 
     #[test]
-    fn metadata_mismatch_is_rejected() {
+    fn invalid_new_object_is_rejected() {
         for [value, code, message] in testkit::table::rows(MISMATCHES) {
             let mut value = serde_json::from_str(value).unwrap();
             let error = prepare_create(Resource::Services, "apps", &mut value).unwrap_err();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn update_keeps_server_fields() {
+    fn update_keeps_server_fields_and_rejects_old_version() {
         let before = json!({ "metadata": { "name": "a", "uid": "u", "resourceVersion": "7", "creationTimestamp": "t" } });
         let mut after =
             json!({ "metadata": { "uid": "u", "resourceVersion": "7", "labels": { "x": "y" } } });

@@ -1,5 +1,5 @@
-//! Mirroring of Endpoints to `EndpointSlices`, so that both kinds have the same addresses. A
-//! controller does the same in a real cluster.
+//! Mirroring of Endpoints to `EndpointSlices`, so that both kinds have the same addresses. In a
+//! real cluster, a controller mirrors Endpoints.
 //!
 //! Endpoints are not mirrored if they have the label `endpointslice.kubernetes.io/skip-mirror:
 //! "true"`, or if their Service has slices that mirroring did not create.

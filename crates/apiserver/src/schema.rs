@@ -89,7 +89,7 @@ fn complete_typed<T: DeserializeOwned + Serialize>(
     serde_json::to_value(&typed).map_err(unreadable)
 }
 
-/// Collects an error text for each field of `given` that `typed` lacks.
+/// Collects an error text for each field of `given` that is not null and that `typed` lacks.
 fn collect_lost_fields(at: &str, given: &Value, typed: &Value, lost: &mut Vec<String>) {
     match (given, typed) {
         (Value::Object(given), Value::Object(typed)) => {

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_selected() {
+    fn object_is_selected_if_it_matches_every_term() {
         let cases = [
             ("app=web", "", true),
             ("app==web", "", true),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_rejected() {
+    fn unsupported_selectors_are_bad_requests() {
         for (labels, fields) in [
             ("a b", ""),
             ("a in (b)", ""),

@@ -2,8 +2,8 @@
 //! stored, not allocated.
 //!
 //! [`complete`] sets the defaults, keeps the cluster IPs and the IP family policy if an update
-//! omits them, validates the spec, and assigns IP families and cluster IPs. Errors name fields as
-//! in kube-apiserver.
+//! omits them, validates the spec, and assigns IP families and cluster IPs. The errors use the
+//! field paths of kube-apiserver, such as `spec.clusterIPs`.
 
 mod addresses;
 mod check;

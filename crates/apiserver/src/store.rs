@@ -1,8 +1,9 @@
 //! An in-memory store of objects with versions, a bounded history and a signal for watchers.
 //!
-//! Tests and benchmarks write to [`Store`] directly. Its methods store objects as given, without
-//! defaults, validation or allocation of cluster IPs. They set only `metadata.resourceVersion`.
-//! Writes of HTTP clients go through [`crate::registry`].
+//! Tests and benchmarks write to [`Store`] directly. Its methods store objects as given: they set
+//! only `metadata.resourceVersion`, and check only `apiVersion`, `kind`, name and namespace. Writes
+//! of HTTP clients go through [`crate::registry`], which also sets defaults, validates objects and
+//! allocates cluster IPs.
 //!
 //! # Versions
 //!
@@ -59,7 +60,8 @@ pub(crate) struct Listing {
 pub(crate) enum Batch {
     /// Events after the requested version.
     Events(Vec<Arc<Event>>),
-    /// There are no later events. The last change of the resource was at this version.
+    /// There are no later events. The value is the version of the newest event of the resource, or
+    /// the version at which its history began if there are no events.
     UpToDate(u64),
     /// The next events were evicted.
     Lagged,
@@ -155,7 +157,7 @@ impl Store {
         self.shared.state.lock().list(resource)
     }
 
-    /// The version of the store: the version of the last change.
+    /// The current version of the store.
     pub fn version(&self) -> u64 {
         self.shared.state.lock().version
     }

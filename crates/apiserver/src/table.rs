@@ -185,7 +185,7 @@ mod tests {
     "#;
 
     #[test]
-    fn table_rows_match_kube_apiserver() {
+    fn table_row_has_expected_cells() {
         for row in ROWS.trim().lines() {
             let cells_of_row: Vec<&str> = row.trim().split(" => ").collect();
             let [kind, value, expected] = cells_of_row[..] else {

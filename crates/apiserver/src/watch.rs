@@ -24,8 +24,8 @@ use crate::store::Store;
 /// Maximum duration of a watch that a client can request.
 const LONGEST_REQUESTED: Duration = Duration::from_hours(24);
 
-/// Minimum duration of a watch without `timeoutSeconds`. The duration is random, up to twice this
-/// value.
+/// Minimum duration of a watch whose `timeoutSeconds` is missing or 0. The duration is random, up
+/// to twice this value.
 const SHORTEST_DEFAULT: Duration = Duration::from_mins(30);
 
 /// Parameters of a watch.

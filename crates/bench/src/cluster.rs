@@ -19,9 +19,10 @@ pub const DOMAIN: &str = "cluster.local";
 pub const ENDPOINTS: u32 = 3;
 /// One in `HEADLESS_EACH` Services is headless.
 const HEADLESS_EACH: u32 = 10;
-/// Mean number of Services in a namespace.
+/// The number of namespaces is the number of Services divided by `SERVICES_EACH`, rounded up.
 const SERVICES_EACH: u32 = 100;
-/// The first cluster IP. The range 10.96.0.0/12 has a million addresses.
+/// A cluster IP is this address plus the index of the Service. The range 10.96.0.0/12 has a million
+/// addresses.
 const CLUSTER_IPS: u32 = u32::from_be_bytes([10, 96, 1, 0]);
 /// The first pod IP. The range 10.128.0.0/9 has eight million addresses.
 const POD_IPS: u32 = u32::from_be_bytes([10, 128, 0, 1]);
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn generated_cluster_is_stable_and_unique() {
+    fn clusters_of_same_size_are_equal_and_have_no_duplicates() {
         let cluster = Cluster::generate(1000);
         assert_eq!(cluster.services, Cluster::generate(1000).services);
         let names: HashSet<String> = cluster.services.iter().map(Service::domain_name).collect();

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn medians() {
+    fn median_is_middle_value_or_midpoint() {
         assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(median(Vec::new()), None);

@@ -125,7 +125,8 @@ fn dnsmasq_arguments(address: SocketAddr, upstream: SocketAddr, cache: usize) ->
     args
 }
 
-/// Unbound with one thread, without DNSSEC.
+/// Writes the configuration of an Unbound with one thread and without DNSSEC validation. Returns
+/// the arguments of this Unbound.
 fn unbound_arguments(
     directory: &Path,
     address: SocketAddr,

@@ -40,7 +40,7 @@ pub(crate) fn program(
             &format!("--healthz-port={}", status.port()),
             &format!("--nameservers={}", nameservers.join(",")),
         ])
-        // All addresses are bound, as in the stock manifest.
+        // kubedns listens on all addresses, as with the stock manifest.
         .args([
             "--dns-bind-address=0.0.0.0",
             "--resolv-conf=/dev/null",

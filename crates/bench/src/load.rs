@@ -48,7 +48,7 @@ pub struct Outcome {
 /// Cost of a load for the server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MeasuredLoad {
-    /// CPU time of the server per query, in microseconds.
+    /// CPU time of the server per answered query, in microseconds.
     pub microseconds: f64,
     /// Queries not answered.
     pub lost: u32,
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statistics_of_dnsperf() {
+    fn only_statistics_of_dnsperf_are_parsed() {
         let text = "\
 Statistics:
 

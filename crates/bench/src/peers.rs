@@ -73,8 +73,8 @@ impl Peer {
         })
     }
 
-    /// A name server with `threads` threads that answers from a zone file. Returns `None` if this
-    /// server is not installed.
+    /// A name server that answers from a zone file. `threads` is the number of its UDP threads
+    /// (Knot DNS) or server processes (NSD). Returns `None` if this server is not installed.
     pub(crate) async fn of_zone(
         server: Server,
         directory: &Path,
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn list_of_peers_is_parsed() {
+    fn valid_peers_are_parsed_and_others_rejected() {
         assert_eq!(
             split("a=127.0.0.1:53:7"),
             Some(("a", SocketAddr::from(([127, 0, 0, 1], 53)), 7))

@@ -160,9 +160,9 @@ pub struct Forwarder {
     pub microseconds: Vec<f64>,
     /// Number of queries without an answer, in all rounds.
     pub lost: u32,
-    /// Latency of names that are not cached, with a thousand queries a second.
+    /// Latency of names that are not cached, with at most a thousand queries a second.
     pub uncached: Distribution,
-    /// Memory that ten thousand cached names take, in KiB.
+    /// Memory that the cache takes after queries for ten thousand names, in KiB.
     pub cache_memory: u32,
 }
 
@@ -323,7 +323,7 @@ pub struct FleetRow {
     /// The time from the acceptance of a change to the answer of each queried instance; `None`
     /// without kubedns.
     pub answered: Option<Distribution>,
-    /// The load average of the last minute, read at the end.
+    /// The load average of the last minute, read after the last change.
     pub load: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Runs the command and writes the report.
+//! Runs the selected command. The report of a measurement goes to standard output.
 
 use std::io::Write as _;
 
@@ -16,7 +16,8 @@ use crate::{echo, hickory, report, scenario};
 ///
 /// # Errors
 ///
-/// If the command fails, a goal is missed, or SIGINT or SIGTERM arrives.
+/// If the command fails, or a goal is missed. Except in the echo server, SIGINT and SIGTERM cause
+/// an error, too.
 pub fn run(options: Options) -> anyhow::Result<()> {
     if let Some(Command::Echo {
         listen,

@@ -75,8 +75,9 @@ impl Server {
         find_program(if self == Self::Nsd { "nsd" } else { "knotd" })
     }
 
-    /// Writes `zone` and a configuration for `address` and `threads` threads into
-    /// `directory`. Returns the arguments for a run in the foreground.
+    /// Writes `zone` and a configuration into a subdirectory of `directory`. With this
+    /// configuration, the server listens at `address`, and answers UDP queries with `threads`
+    /// processes (NSD) or threads (Knot DNS). Returns the arguments for a run in the foreground.
     pub(crate) fn configure(
         self,
         directory: &Path,

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn hanging_read_prevents_others() {
+    async fn no_read_starts_while_earlier_read_hangs() {
         let reading = BlockingRead::default();
         assert_eq!(reading.run(|| 1).await, Some(1));
         let (mount, hangs) = mpsc::channel();

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edit_distance_limits_and_swaps() {
+    fn swap_is_one_change_and_changes_are_limited() {
         for (a, b, expected) in [
             ("web", "web", Some(0)),
             ("", "", Some(0)),

@@ -1,5 +1,4 @@
-//! Formats errors as text, either in one line with their causes, or without the operating system's
-//! error number.
+//! Formats errors with their causes, and I/O errors without the operating system's error number.
 
 use std::error::Error;
 use std::fmt::{self, Write as _};
@@ -62,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn brief_error_has_no_link() {
+    fn brief_error_has_one_line_without_link() {
         let link =
             "https://docs.rs/rustls/latest/rustls/manual/_03_howto/index.html#unexpected-eof";
         let cause = io::Error::other(format!("peer closed connection: {link}"));

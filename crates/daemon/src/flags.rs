@@ -97,9 +97,9 @@ pub struct ProgramOptions<P> {
 ///
 /// If the program has positional arguments, the words after `--` are these arguments. As in Go,
 /// other words that are neither flags nor values are ignored. The caller must log them. Unlike
-/// kube-dns, this function rejects such a word at the beginning of the command line, because it may
-/// be a misspelt subcommand. The function also rejects a name in `subcommands` if the name comes
-/// anywhere before `--`.
+/// kube-dns, this function rejects such a word at the beginning of the command line if the word is
+/// not empty: the word may be a misspelt subcommand. The function also rejects such a word anywhere
+/// before `--` if `subcommands` contains the word.
 ///
 /// Returns an [`Exit`] as the error if the process must end. Its status is 0 for `--help` (printed
 /// on standard error, as in Go) and `--version` (on standard output), and 2 for any mistake.
@@ -147,8 +147,9 @@ pub fn parse_program<P: Parser>(
 }
 
 /// Parses a command line in which the words that are neither flags nor values are positional
-/// arguments. If the command has no positional arguments, such a word is a mistake. Returns the
-/// same errors as [`parse_program`].
+/// arguments. If the command has no positional arguments, such a word is a mistake. Returns an
+/// [`Exit`] as the error for `--help`, for `--version` and for any mistake, with the same status as
+/// [`parse_program`].
 pub fn parse<P: Parser>(
     program: &str,
     style: Style,

@@ -12,8 +12,8 @@ use parking_lot::{Mutex, MutexGuard};
 #[derive(Debug, Default)]
 pub struct HalfCore(Mutex<()>);
 
-/// The turn of one piece of work. Dropping the turn blocks the thread for a pause, and then lets
-/// others run.
+/// The turn of one piece of work. Dropping the turn blocks the thread for a pause. The next turn
+/// can begin after the pause.
 #[derive(Debug)]
 pub struct HalfCoreTurn<'a> {
     _only: MutexGuard<'a, ()>,

@@ -60,7 +60,7 @@ struct HttpLimits {
     head_size: usize,
     /// Timeout of a handler, after which the client receives 503.
     handler_time: Duration,
-    /// Longest life of a connection.
+    /// Time after which a connection ends. A request in progress may take up to two seconds longer.
     life: Duration,
 }
 

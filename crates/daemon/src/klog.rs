@@ -1,6 +1,7 @@
-//! Log lines as klog writes them, on standard error.
+//! Log lines on standard error, in the format of klog or as JSON.
 //!
-//! The project logs through `tracing`; this module filters and formats the events:
+//! The project logs through `tracing`. This module filters and formats the events. By default, a
+//! line has the form of klog:
 //!
 //! ```text
 //! I1121 01:02:03.000004      17 source.rs:123] configuration in force key="value"

@@ -58,7 +58,7 @@ pub fn gauge_value(count: usize) -> i64 {
 
 /// A metric with a single series. The series has the value 1 and one label, whose value is the
 /// current state. From the first [`set`](Self::set) on, every scrape sees exactly one series. With
-/// a plain [`IntGaugeVec`], a scrape could come between the reset and the new label value. Clones
+/// a plain [`IntGaugeVec`], a scrape during a change of the label value could see no series. Clones
 /// share the same series.
 #[derive(Clone, Debug)]
 pub struct InfoMetric {

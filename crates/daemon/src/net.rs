@@ -53,7 +53,7 @@ pub async fn listen_addr(host: &str) -> io::Result<IpAddr> {
     Ok(chosen.ip())
 }
 
-/// An IPv6 address without its brackets; any other host as it is.
+/// The host without the brackets around it, if there are any.
 pub(crate) fn without_brackets(host: &str) -> &str {
     host.strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'))

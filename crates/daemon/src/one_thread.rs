@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn events_during_pause_share_one_wakeup() {
+    async fn events_during_pause_share_wakeups() {
         let thread = SingleThread::start("elsewhere").unwrap();
         let (send, mut receive) = tokio::sync::mpsc::channel(100);
         let (taken, mut first) = tokio::sync::mpsc::channel(1);

@@ -53,8 +53,9 @@ pub trait Options: Parser {
 /// If [`Options::restarts_after_crash`] is true, the first process only starts and restarts a child
 /// process. The child calls `run`.
 ///
-/// An error is logged with its causes as one line, and the exit code is not zero. Backtraces are
-/// never printed, even if the environment requests them.
+/// A mistake in the command line is printed, and the exit code is 2. A later error is logged with
+/// its causes as one line, and the exit code is 255. The line has no backtrace, even if the
+/// environment requests one.
 pub fn main<O, F, Fut>(program: Program, run: F) -> ExitCode
 where
     O: Options,

@@ -5,8 +5,9 @@
 //! seconds or more. A process that hangs is restarted only after several failed probes. So the
 //! first process of the container runs the program as a child. This parent waits, passes SIGTERM
 //! and SIGINT on, and starts the child again as soon as the child has crashed. The child sends
-//! [heartbeats](Heartbeat). When the heartbeats stop, the parent kills the child, which then counts
-//! as crashed.
+//! [heartbeats](Heartbeat), so that the parent can detect a hung child. The parent kills a hung
+//! child, which then counts as crashed. A child that has just started, or has been told to stop, is
+//! not killed.
 //!
 //! A child that ends soon after its start is not started again. The parent then ends with the
 //! child's exit status, so that Kubernetes shows the crashes and delays the restarts. If the
@@ -156,7 +157,7 @@ impl RestartedChild {
     }
 
     /// Waits for a signal, a heartbeat or the timeout of a heartbeat. Kills the child if the child
-    /// hangs.
+    /// hangs and would be started again.
     fn wait_for_event(&mut self, signals: &SignalFd) -> anyhow::Result<()> {
         let signal = PollFd::new(signals.as_fd(), PollFlags::POLLIN);
         let heartbeat = self.heartbeats.as_fd();
@@ -261,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_crashes_of_long_lived_children_are_restarted() {
+    fn only_crashed_long_lived_child_is_restarted() {
         let long = MIN_LIFETIME;
         let short = MIN_LIFETIME / 2;
         let killed = EndStatus::Killed(Signal::SIGKILL);

@@ -18,7 +18,8 @@ use tokio_util::sync::CancellationToken;
 const READY_WHILE_DRAINING: Duration = Duration::from_secs(4);
 
 /// The tokens that a process watches. If the process itself cancels [`stop`](Self::stop), it
-/// finishes without a lameduck duration, as after a second signal.
+/// finishes without a lameduck duration, as after a second signal. When `stop` is cancelled, the
+/// other two tokens are cancelled, too.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
     /// Cancelled at the first signal: answers continue.

@@ -23,7 +23,7 @@ pub type TaskCause = Box<dyn std::error::Error + Send + Sync>;
 /// The failure of a set of tasks.
 #[derive(Debug, Error)]
 pub enum TaskError {
-    /// A critical task returned before it was stopped.
+    /// A task returned before it was stopped.
     #[error("task {task:?} exited unexpectedly")]
     Ended {
         /// The task's name.
@@ -63,7 +63,8 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// An empty set. The tasks watch `stop`, which the set cancels when a critical task ends early.
+    /// An empty set. The tasks watch `stop`, which the set cancels when any task ends early or
+    /// fails.
     pub fn new(stop: CancellationToken) -> Self {
         Self {
             stop,
@@ -155,7 +156,8 @@ impl Tasks {
             Err(error) if error.is_panic() => Some(TaskError::Panicked { task }),
             Ok((_, Err(source))) => Some(TaskError::Failed { task, source }),
             Ok((_, Ok(()))) if !self.stop.is_cancelled() => Some(TaskError::Ended { task }),
-            // A task that was aborted, or that ended after the stop, has not failed.
+            // A task that was aborted, or that ended after the stop without an error, has not
+            // failed.
             Err(_) | Ok((_, Ok(()))) => None,
         }
     }

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn example_stub_domain_points_to_localpod() {
+    fn stub_domain_changes_only_if_server_matches() {
         let example = r#"{"acme.example": ["127.0.0.1:5306"], "b.example": ["192.0.2.1"]}"#;
         let moved = r#"{"acme.example":["127.0.0.1:7006"],"b.example":["192.0.2.1"]}"#;
         assert_eq!(pointed(example, 5306, 7006).as_deref(), Some(moved));

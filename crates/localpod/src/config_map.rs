@@ -22,7 +22,8 @@ pub const NAME: &str = "kube-dns";
 
 /// Timeout of the first read, long enough for a slow API server.
 const FIRST: Duration = Duration::from_secs(5);
-/// The first pause after an error.
+/// The first pause after an error, and the pause after the end of a watch. [`Backoff`] shortens the
+/// pause after an error at random.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause after errors.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -36,7 +37,7 @@ type Payload = Vec<(String, Vec<u8>)>;
 /// Mirrors the `ConfigMap` into a directory.
 pub(crate) struct Follower {
     api: Api<ConfigMap>,
-    /// `None` before the first read, and after the watch has ended or failed.
+    /// `None` while no watch is open.
     events: Option<Events>,
     backoff: Backoff,
     volume: PathBuf,

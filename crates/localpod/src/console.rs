@@ -54,7 +54,7 @@ impl Console {
         let _ = sink.write_all(line.as_bytes()).and_then(|()| sink.flush());
     }
 
-    /// Prints the guide on standard output, between the log lines of the processes.
+    /// Prints the guide on standard output. Meanwhile, no log line is written.
     pub fn guide(&self, text: &str) {
         let _held = self.sink.lock();
         let mut stdout = io::stdout().lock();

@@ -29,7 +29,8 @@ const USAGE: i32 = 2;
 /// A first run that ends sooner than this with status [`USAGE`] is not restarted.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
-/// The pause before the second restart in a row; the first restart has no pause.
+/// The pause before the second restart in a row. [`Backoff`] shortens this pause at random. The
+/// first restart has no pause.
 const SECOND_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause. A kubelet waits 10 s to 5 min, too long for a laptop.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -138,7 +139,8 @@ impl Keeper<'_> {
         })
     }
 
-    /// Sends SIGTERM, then SIGKILL after the grace period or when the user presses Ctrl-C again.
+    /// Sends SIGTERM. Sends SIGKILL if the process is still running after the grace period, or at
+    /// the second request to stop.
     async fn end(&self, name: &str, running: &mut Running) {
         signal(running.pid, Signal::SIGTERM);
         tokio::select! {

@@ -1,5 +1,6 @@
 //! The whole kube-dns pod on loopback: kubedns, a real dnsmasq under the nanny, and the sidecar,
-//! connected as in the cluster. The API server is embedded, or that of a real cluster.
+//! connected as in the cluster. With `--alone`, the pod has no dnsmasq and no nanny. The API server
+//! is embedded, or that of a real cluster.
 //!
 //! [`run`] starts the pod. This crate is for laptops and tests, and never runs in a cluster.
 

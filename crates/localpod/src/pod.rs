@@ -1,8 +1,5 @@
-//! The containers of the pod. They have the flags that the chosen topology has in `manifests/`, but
-//! with ports on loopback.
-//!
-//! Pure functions turn options into command lines. In the comments, "the manifest" means
-//! `manifests/base`. For most flags that the manifest does not have, a comment gives the reason.
+//! The containers of the pod, and their command lines. Most flags are those of the chosen topology
+//! in `manifests/`. In the comments, "the manifest" means `manifests/base`.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -69,8 +66,9 @@ pub struct Wiring<'a> {
     pub probe_interval: u32,
     /// Verbosity.
     pub verbosity: u8,
-    /// The user's arguments. Each program gets them after localpod's own arguments. They override
-    /// localpod's own arguments, except in dnsmasq, which rejects most options that occur twice.
+    /// The user's arguments. Each program gets them after localpod's own arguments. If an option
+    /// with a single value occurs twice, the last value counts, except in dnsmasq, which rejects
+    /// most repeated options of this kind.
     pub extra: &'a ExtraArgs,
 }
 

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn port_in_use_names_its_purpose() {
+    fn error_names_purpose_of_port_in_use() {
         let (free, upstream) = Ports::choose(0).unwrap();
         drop(upstream);
         let _taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, free.kubedns)).unwrap();

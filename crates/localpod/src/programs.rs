@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_dnsmasq_names_the_package() {
+    fn error_for_missing_dnsmasq_names_package() {
         let empty = tempfile::tempdir().unwrap();
         let error = find_dnsmasq(None, empty.path().as_os_str()).unwrap_err();
         let expected = "dnsmasq is not installed: as root, run `apt-get install dnsmasq-base`";

@@ -1,4 +1,5 @@
-//! Waits until the pod passes all checks. Meanwhile, the checks that have not passed are reported.
+//! Waits until the pod has passed each check once. Meanwhile, the checks that have not passed are
+//! reported.
 
 use std::time::{Duration, Instant};
 
@@ -61,7 +62,7 @@ fn checks(ports: Ports, is_alone: bool) -> Vec<(&'static str, Check)> {
     checks
 }
 
-/// Waits until all checks pass, without a timeout.
+/// Waits until each check has passed once, without a timeout.
 pub(crate) async fn wait(ports: Ports, is_alone: bool, domain: &str, console: &Console) {
     let begun = Instant::now();
     let mut told = begun;

@@ -116,8 +116,8 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
     ended
 }
 
-/// The servers inside this process: the embedded API server, the example upstream and the
-/// `ConfigMap` mirror.
+/// The servers in this process: the example upstream, the [`Follower`] of the `ConfigMap` and,
+/// without `--kubecfg-file`, the embedded API server.
 struct Setup<'a> {
     options: &'a Options,
     ports: Ports,
@@ -186,7 +186,7 @@ impl Setup<'_> {
     }
 
     /// Stops the servers and waits for them, so that no server writes to the temporary directory
-    /// while it is removed.
+    /// while that directory is removed.
     async fn take_down(mut self) {
         self.serving.cancel();
         self.servers.shutdown().await;

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn second_stop_request_kills() {
+    async fn second_call_requests_kill() {
         let stop = Stop::default();
         stop.ask();
         stop.asked().await;

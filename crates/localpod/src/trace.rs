@@ -16,7 +16,7 @@ use crate::console::Console;
 const DEFAULT_FILTER: &str =
     "warn,apiserver=info,localpod=info,kube_client=off,hickory_server=error";
 
-/// Sends all log events of this process to `console`.
+/// Sends the log events of this process to `console`, if they pass the filter.
 pub fn to_console(console: Console) {
     let asked = std::env::var("RUST_LOG")
         .ok()

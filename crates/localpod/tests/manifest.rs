@@ -1,4 +1,5 @@
-//! localpod's containers have the flags of the manifests, with other ports.
+//! Compares the arguments and environment variables of localpod's containers with those of the
+//! manifests.
 
 #![allow(
     clippy::unwrap_used,

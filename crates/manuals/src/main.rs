@@ -1,4 +1,4 @@
-//! `manuals OUT` writes manual pages and completions below a directory.
+//! `manuals OUT` writes manual pages and shell completions below the directory `OUT`.
 
 use std::path::Path;
 

@@ -99,7 +99,7 @@ fn written_again(config: &Config) {
     assert_eq!(again.map(|config| config.version()), Ok(config.version()));
 }
 
-/// The keys of the rules for external names.
+/// The keys of the rules for external names, with their values.
 fn rules(config: &Config) -> RawData {
     let rules = &config.external_rules;
     let filter_types: BTreeMap<_, Vec<String>> = rules
@@ -280,8 +280,8 @@ fn expected(
     lines
 }
 
-/// Parses a line as dnsmasq does. Panics at an option other than `server`, and at any character
-/// that the servers file never has.
+/// Parses a line as dnsmasq does. Panics if the option is not `server`, if the server is malformed,
+/// or if the domain is empty or has a character that the servers file never has.
 fn read(line: &str) -> (Option<String>, Nameserver) {
     let Some(value) = line.strip_prefix("server=") else {
         unreachable!("an unexpected option: {line:?}")

@@ -54,7 +54,7 @@ const NODES: [&str; 2] = [
 ///
 /// The first octet selects the kind of objects. The responses to the first requests follow, in
 /// order; a zero octet ends each response. The first octet of a response selects its form (see
-/// [`respond`]). The rest is the body, which is sent in pieces: an octet 1 or 2 ends a piece. The
+/// `respond`). The rest is the body, which is sent in pieces: an octet 1 or 2 ends a piece. The
 /// API server pauses before a piece that ends with an octet 2.
 pub fn feed(input: &[u8]) {
     // Seeds the jitter of the backoff, so that results are reproducible.
@@ -210,7 +210,7 @@ impl ApiServer {
                 .any(|parameter| parameter.starts_with(wanted))
         };
         if !asked("watch=") {
-            // Neither a later page of a list nor a list limited to one object is complete.
+            // A later page, or a page with a limit below 500, does not count as a complete list.
             self.listed |= !asked("continue=") && (asked("limit=500") || asked("resourceVersion="));
             return respond(&[b"l", self.list.as_slice()].concat());
         }

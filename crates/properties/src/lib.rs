@@ -11,7 +11,7 @@
 //! | [`search`] | one octet for the search list and the query, twelve for the records, then a name whose last label is the client's namespace |
 //! | [`reply`] | three octets that select the query, then a message from an upstream server |
 //! | [`frames`] | one octet that selects the sizes of the pieces, then a stream of messages over TCP or TLS |
-//! | [`config_map`] | a resolv.conf and the values of the `ConfigMap`, separated by zero octets |
+//! | [`config_map`] | a resolv.conf and the values of the `ConfigMap`, separated by NUL octets |
 //! | [`probe`] | the value of `--probe` |
 //! | [`flags`] | a command line, one word per line; the first octet selects the program |
 //! | [`snapshot_file`] | a snapshot file, or its lines without header and checksum |

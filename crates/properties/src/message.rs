@@ -29,7 +29,7 @@ pub(crate) fn read(message: &[u8]) -> Message<'_> {
     walked
 }
 
-/// The octets of a record with uncompressed names; `None` if the uncompressed record is too long.
+/// The octets of a record with uncompressed names; `None` if the uncompressed data is too long.
 pub(crate) fn alone(record: &Record<'_>) -> Option<Vec<u8>> {
     let mut data = Vec::new();
     let (owner, appended) = (record.owner(), record.append_data(&mut data));

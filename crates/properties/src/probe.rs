@@ -5,7 +5,8 @@ use sidecar::spec::ProbeSpec;
 
 /// Any value of `--probe` is either rejected with an error text or accepted. In an accepted value
 /// the label is valid in a metric name, the interval is at least one second, and the query can be
-/// sent. The probe stays the same when it is written and parsed again.
+/// sent. The probe stays the same when it is written and parsed again, unless its DNS name contains
+/// a comma.
 pub fn probe(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let spec: ProbeSpec = match text.parse() {

@@ -10,14 +10,15 @@ use wire::{Message, MessageHeading, Query, Question, Record, Section, Transport,
 
 use crate::{example, memory, message, query};
 
-/// The header of a message with one record. Each record of the input is copied into such a message.
+/// The header of a message with one record. Records of the input are copied into such messages, one
+/// record in each.
 const HEADER: [u8; 12] = [0, 0, 0x80, 0, 0, 0, 0, 1, 0, 0, 0, 0];
 
 /// Parsing any message from an upstream server takes at most a fixed amount of memory plus a
 /// multiple of the message's size. An accepted reply has the question of the query. The answer for
-/// a client has the ID and the question of the client's query, has EDNS if that query has EDNS, and
-/// is no larger than the client accepts. hickory-proto can parse the answer for an ExternalName
-/// Service, which contains records of the upstream's message.
+/// a client has the ID and the question of the client's query, and is no larger than the client
+/// accepts. The answer has EDNS if and only if the client's query has EDNS. hickory-proto can parse
+/// the answer for an ExternalName Service whose target is resolved with the upstream's message.
 pub fn reply(input: &[u8]) {
     let Some((&[choice, size0, size1], octets)) = input.split_first_chunk() else {
         return;
@@ -127,8 +128,8 @@ fn judge(query: &Query<'_>, octets: &[u8]) -> Option<UpstreamReply> {
 }
 
 /// Checks that the answer for the client is no larger than the client accepts, has the ID and the
-/// question of the query, and has an OPT record if the query has one. Over UDP, it must have TC if
-/// and only if it is truncated.
+/// question of the query, and has an OPT record if and only if the query has one. Over UDP, the
+/// answer must have TC if and only if it is truncated.
 fn pass_on(query: &Query<'_>, reply: &UpstreamReply) {
     let mut out = b"before".to_vec();
     let truncated = reply.append_answer(query, &mut out);
@@ -152,7 +153,7 @@ fn pass_on(query: &Query<'_>, reply: &UpstreamReply) {
     assert_eq!(
         read.question(),
         Some(asked),
-        "the letters in the question must have the same case as in the query"
+        "the question must be the query's, in the same upper and lower case"
     );
     let opts = read
         .section(Section::Additional)
@@ -172,8 +173,8 @@ fn pass_on(query: &Query<'_>, reply: &UpstreamReply) {
     }
 }
 
-/// Checks the answers for other clients that share the reply: their queries differ in ID, case,
-/// EDNS and transport.
+/// Checks the answers for other clients that share the reply. Their queries have another ID. The
+/// upper and lower case of the name, EDNS and the transport may also differ.
 fn pass_on_to_others(query: &Query<'_>, reply: &UpstreamReply) {
     let key = forward::UpstreamQuery::of_client(query);
     let upper = query.name.to_ascii_uppercase();

@@ -167,8 +167,8 @@ impl State {
     }
 }
 
-/// The result of a client that searches the list itself. The client queries A and AAAA together,
-/// and stops at SERVFAIL.
+/// The result of a client that searches the list itself. For every type but TXT, the client queries
+/// A and AAAA together. The client stops at SERVFAIL.
 fn own_walk(asked: &Name, names: &[Name], states: &[State], qtype: u16) -> End {
     let aliased = qtype != rtype::TXT;
     let at = |name: &Name, records| {

@@ -94,6 +94,6 @@ fn served(content: &[u8]) {
     assert_eq!(
         watch::visible(&published),
         visible,
-        "the restored records differ from the served ones"
+        "the file written again must give the same records"
     );
 }

@@ -12,9 +12,9 @@ use wire::{Query, Section, Transport, rcode, rtype};
 use crate::{example, message};
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// The time of the older version of the zone, in seconds since 1970. A serial is never below the
-/// start time of the process. `TIME` is far in the future, so the serials do not depend on the
-/// clock.
+/// The time of the older version of the zone, in seconds since 1970. The serial of a version is its
+/// time, but never below the start time of the process. `TIME` is far in the future, so the serials
+/// do not depend on the clock.
 const TIME: u64 = 3_000_000_000;
 /// Maximum number of messages in one response. The zone of the example needs far fewer.
 const MESSAGES: usize = 16;

@@ -30,9 +30,9 @@ struct Objects {
 /// multiple of the object's size.
 ///
 /// Each line of the input is an event. `S`, `E`, `L` and `N` add a Service, Endpoints, an
-/// EndpointSlice or a Node; the JSON of the object follows. `s`, `e`, `l` and `n` delete the
-/// object. `R` lists all objects again. `P` publishes the records. `1` lists Endpoints again, and
-/// selects Endpoints as the source of endpoints; `2` selects EndpointSlices.
+/// EndpointSlice or a Node; `s`, `e`, `l` and `n` delete such an object. The JSON of the object
+/// follows each of these letters. `R` lists all objects again. `P` publishes the records. `1` lists
+/// Endpoints again, and selects Endpoints as the source of endpoints; `2` selects EndpointSlices.
 pub fn watch(input: &[u8]) {
     let (mut index, published) = example::index(example::zone(false));
     let mut objects = Objects::default();
@@ -86,7 +86,8 @@ pub fn watch(input: &[u8]) {
     );
 }
 
-/// Adds or deletes an object. A malformed object deletes the earlier object with the same key.
+/// Adds or deletes an object. If an object is malformed, but its key can be read, the earlier
+/// object with this key is deleted.
 fn tell<T: FromApi + Clone>(
     known: &mut BTreeMap<ObjectKey, T>,
     json: &str,
@@ -155,7 +156,7 @@ fn restored(index: &Index, objects: &Objects, source: EndpointsSource) -> String
     visible(&published)
 }
 
-/// A text with all published data that can change an answer.
+/// A text with the published records, and with the data for federated names.
 pub(crate) fn visible(published: &Published) -> String {
     let snapshot = published.get();
     let reverse = snapshot.reverse.iter().map(|(ip, owners)| {

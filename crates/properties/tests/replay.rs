@@ -47,7 +47,7 @@ fn replay(property: &str) {
 /// Checks collected messages with random damage: up to three octets are changed, up to three are
 /// removed from the end, and up to three are added to the end.
 #[test]
-fn damaged_messages() {
+fn properties_hold_for_damaged_messages() {
     let mut random = fastrand::Rng::new();
     for property in ["query", "reply"] {
         let (check, inputs) = (check_of(property), inputs(property));
@@ -70,7 +70,7 @@ fn damaged_messages() {
 
 /// Checks random names with random search lists.
 #[test]
-fn searches() {
+fn search_holds_for_random_names() {
     let mut random = fastrand::Rng::new();
     for _ in 0..4000 {
         let mut octets: Vec<u8> = (0..13).map(|_| random.u8(..)).collect();
@@ -85,7 +85,7 @@ fn searches() {
     }
 }
 
-/// Makes a test for each property, with the same name.
+/// Makes a test for each property, with the name of the property.
 macro_rules! tests {
     ($($property:ident)*) => {
         $(#[test]
@@ -101,7 +101,7 @@ tests! { query search reply frames config_map probe flags snapshot_file watch fe
 
 /// Checks that each property has a fuzzer, inputs, a dictionary, and a test above.
 #[test]
-fn every_property_has_a_corpus() {
+fn every_property_has_fuzzer_inputs_dictionary_and_test() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     let names = |directory: &str| {
         let entries = std::fs::read_dir(root.join(directory)).unwrap();

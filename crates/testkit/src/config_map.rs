@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn key_with_path_is_rejected() {
+    fn invalid_key_is_rejected() {
         let volume = tempfile::tempdir().unwrap();
         for key in ["", ".", "..", "..data", "../escape", "a/b", "a b", "ä"] {
             let error = replace(volume.path(), &[(key, "x")]).unwrap_err();

@@ -72,8 +72,8 @@ impl Etcd {
         format!("http://{}", self.address)
     }
 
-    /// Starts etcd again after [`Etcd::stop`]. The data are the same, unless [`Etcd::forget`] has
-    /// deleted them.
+    /// Starts etcd and waits until etcd answers. After [`Etcd::stop`], the data are the same,
+    /// unless [`Etcd::forget`] has deleted them.
     pub async fn begin(&mut self) {
         let peer = format!("http://127.0.0.1:{}", free_port());
         let (url, data) = (self.url(), self.data.path().join("data"));

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_text_than_pairs_of_digits_is_refused() {
+    fn only_pairs_of_hex_digits_are_parsed() {
         assert_eq!(unhex("0aFF"), Some(vec![0x0a, 0xff]));
         for text in ["a", "+f", "-1", "0x", " 1", "é"] {
             assert_eq!(unhex(text), None, "{text:?}");

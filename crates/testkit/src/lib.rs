@@ -15,7 +15,7 @@
 //! * [`ports`]: free ports, and a check for IPv6.
 //! * [`processes`]: running processes and their resources.
 //! * [`http`]: one request and its response; a server with one reply.
-//! * [`kubectl`], [`etcd`]: the real programs.
+//! * [`kubectl`], [`etcd`]: run the real programs.
 //! * [`table`]: tables of test cases.
 //! * [`eventually`]: wait for a condition without a sleep of guessed length.
 //!

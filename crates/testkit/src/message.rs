@@ -172,7 +172,7 @@ impl Message {
         u16::from(self.extended_rcode) << 4 | self.bits & 0x000f
     }
 
-    /// `NOERROR`, `NXDOMAIN`, ...
+    /// The name of the RCODE, such as `NOERROR` or `NXDOMAIN`.
     pub fn rcode_name(&self) -> String {
         codes::rcode_name(self.rcode())
     }

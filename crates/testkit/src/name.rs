@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn name_text_round_trips() {
+    fn name_converts_to_wire_format_and_back() {
         for (given, shown) in [
             ("web.apps.svc.cluster.local.", "web.apps.svc.cluster.local."),
             ("WEB.apps", "WEB.apps."),

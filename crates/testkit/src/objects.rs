@@ -44,7 +44,8 @@ pub fn mk_external_name(namespace: &str, name: &str, target: &str) -> Value {
     )
 }
 
-/// Ports written `name:port` for TCP, or `name:port/UDP`. `:80` is a port without a name.
+/// Ports written `name:port` for TCP, or `name:port/protocol`, such as `dns:53/UDP`. `:80` is a
+/// port without a name.
 pub fn mk_ports(ports: &[&str]) -> Value {
     ports.iter().map(|text| mk_port(text)).collect()
 }

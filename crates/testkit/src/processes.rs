@@ -68,7 +68,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The resources of a process; `None` if the process has ended.
+    /// The resources of a process; `None` if they cannot be read, usually because the process has
+    /// ended.
     pub fn of(pid: Pid) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let field = |name: &str| {
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_usage() {
+    fn usage_of_own_process_is_measured() {
         let before = Usage::of(std::process::id()).unwrap();
         assert!(
             before.resident > 0 && before.peak >= before.resident && before.threads > 0,

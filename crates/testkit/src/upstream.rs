@@ -2,9 +2,10 @@
 //!
 //! A handler decides the reaction to each packet: an answer (right or wrong), silence, a delay,
 //! garbage, a closed connection. Packets are recorded, except the loop probes of kubedns and the
-//! nanny: TXT and AAAA queries for a name with the label `forward-loop`. A loop probe gets NXDOMAIN
-//! and is not counted, so that tests see only their own queries. A server that was started with
-//! [`Upstream::start_with_loop_probes`] treats loop probes like other packets.
+//! nanny: TXT and AAAA queries for a name with the label `forward-loop` after the first label. A
+//! loop probe gets NXDOMAIN and is not counted, so that tests see only their own queries. A server
+//! that was started with [`Upstream::start_with_loop_probes`] treats loop probes like other
+//! packets.
 //!
 //! ```no_run
 //! # async fn example() {

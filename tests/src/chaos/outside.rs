@@ -106,7 +106,8 @@ pub fn names_outside(path: &'static str, port: u16) -> Vec<Question> {
 }
 
 /// Queries for external names that only kubedns forwards to the upstream. For these names, the
-/// upstream also sends false replies that dnsmasq would accept.
+/// upstream also sends false replies that dnsmasq would accept, and oversized or truncated replies
+/// that dnsmasq would forward.
 pub fn names_forwarded_by_kubedns(path: &'static str, port: u16) -> Vec<Question> {
     names(path, port, OWN)
 }

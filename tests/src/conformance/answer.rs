@@ -94,9 +94,10 @@ impl Answer {
             .is_some_and(|first| lengths.any(|other| other != first))
     }
 
-    /// The answer with a fixed mark in place of the CNAME's target, for questions with several
-    /// possible CNAMEs. The server chooses one of these CNAMEs at random. The answer stays
-    /// unchanged if it contains no record of the target.
+    /// The answer with a fixed mark in place of the target of the queried name's CNAME, for
+    /// questions with several possible CNAMEs. The server chooses one of these CNAMEs at random.
+    /// The answer stays unchanged if the queried name has no CNAME, or if the answer has no record
+    /// of the target.
     pub fn with_choice_marked(&self) -> Response {
         let mut response = self.response.clone();
         let asked = response
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn chosen_alias_with_records_is_marked() {
+    fn chosen_alias_is_marked_only_with_records_of_its_target() {
         let chosen = answer(&[
             "x. 30 IN CNAME z.",
             "y. 30 IN A 10.0.0.1",

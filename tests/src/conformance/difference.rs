@@ -130,7 +130,9 @@ impl Differences {
 
     /// Checks that each difference has an answer, an edit or a test, and that the tests and the
     /// questions of the answers exist. Also checks that each listed answer is the only one for its
-    /// question and condition, and is not expected without the difference.
+    /// question and condition. An answer that always applies must differ from the recorded answers.
+    /// An answer under `--strict-dns` must differ from the answers that are expected without this
+    /// flag.
     pub fn new(all: Vec<Difference>, scenarios: &[Scenario]) -> anyhow::Result<Self> {
         let mut answer_places = HashMap::new();
         for (at, difference) in all.iter().enumerate() {

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn record_count_matters_order_does_not() {
+    fn record_order_is_ignored_but_count_is_compared() {
         let case = expecting(json!({"answer": ["x. 30 IN A 10.0.0.1", "x. 30 IN A 10.0.0.2"]}));
         let both = reply(&["x. 30 IN A 10.0.0.2", "x. 30 IN A 10.0.0.1"]);
         assert_eq!(difference(&case, &both), "");
@@ -200,13 +200,17 @@ mod tests {
         let case = expecting(json!({"answer_count": 2, "flags": "qr tc rd ra"}));
         let two = reply(&["x. 30 IN A 10.0.0.7", "x. 30 IN A 10.0.0.9"]);
         assert_eq!(difference(&case, &two.clone().truncated()), "");
-        assert_ne!(difference(&case, &two), "", "without TC");
+        assert_ne!(
+            difference(&case, &two),
+            "",
+            "an answer without TC must not match"
+        );
         let one = reply(&["x. 30 IN A 10.0.0.7"]).truncated();
         assert_eq!(difference(&case, &one), "- ;; 2 answers\n+ ;; 1 answers");
     }
 
     #[test]
-    fn sampled_count_may_differ_by_one() {
+    fn count_may_differ_by_one_if_srv_target_lengths_differ() {
         let case = expecting(json!({"answer_count": 3, "flags": "qr tc rd ra"}));
         let two = |other: &str| reply(&["x. 30 IN SRV 10 1 1 a.", other]).truncated();
         assert_eq!(difference(&case, &two("x. 30 IN SRV 10 1 1 bb.")), "");
@@ -236,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn alias_order_matters_when_marked() {
+    fn alias_order_matters_only_with_cname_first() {
         let mut case = expecting(json!({"answer": ["x. 30 IN CNAME y.", "y. 30 IN A 10.0.0.1"]}));
         let behind = reply(&["y. 30 IN A 10.0.0.1", "x. 30 IN CNAME y."]);
         assert_eq!(difference(&case, &behind), "");
@@ -248,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_matches_silence_alone() {
+    fn silence_matches_only_silence() {
         let case = case(json!({"response": {"no_answer": "timeout"}}));
         let silence = Observed::Nothing("timeout".to_owned());
         assert_eq!(difference_of(&case, &silence), "");

@@ -24,8 +24,8 @@ pub struct Memory {
 /// record.
 type Key = (String, Transport, bool);
 
-/// The domains for which the recorded resolver had data. A name in these domains that has no
-/// recorded response does not exist.
+/// The domains for which the recorded resolver had data. A question in these domains that was not
+/// recorded gets NXDOMAIN, and all other unrecorded questions get REFUSED.
 const KNOWN: [&str; 7] = [
     "outside.test.",
     "example.com.",

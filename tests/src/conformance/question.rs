@@ -36,8 +36,8 @@ impl Question {
         })
     }
 
-    /// Maximum size of the answer in octets. Over TCP, this size is 65535. Over UDP, it is the size
-    /// in the OPT record, but at least 512.
+    /// Maximum size of the answer in octets. Over TCP, the maximum is 65535. Over UDP, the maximum
+    /// is the size in the OPT record, or 512 if that size is smaller or there is no OPT record.
     pub fn limit(&self) -> usize {
         match self.transport {
             Transport::Tcp => 65_535,

@@ -59,7 +59,7 @@ impl Report {
         self.verdicts.len()
     }
 
-    /// Returns whether every answer agrees with kube-dns or has a listed difference.
+    /// Returns whether every outcome is [`Outcome::Agrees`] or [`Outcome::Listed`].
     pub fn is_clean(&self) -> bool {
         self.verdicts
             .iter()

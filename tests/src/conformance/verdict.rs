@@ -1,5 +1,5 @@
-//! The result of one question. A listed difference is a deliberate difference from kube-dns, with
-//! an entry in [`Differences`].
+//! The result of one question. A recorded answer is one that kube-dns gave to this question. A
+//! listed difference is a deliberate difference from kube-dns, with an entry in [`Differences`].
 
 use super::answer::{Answer, Observed};
 use super::difference::{Differences, Mode};
@@ -9,10 +9,10 @@ use super::vector::{Response, Scenario};
 /// The result of one question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The answer is a recorded one.
+    /// The answer is a recorded one, and no listed difference changes the recorded answers.
     Agrees,
-    /// The answer is not a recorded one, but it is the answer of the listed differences with these
-    /// IDs.
+    /// The answer is an expected one. The listed differences with these IDs have changed the
+    /// expected answers.
     Listed(Vec<String>),
     /// The answer is neither recorded nor that of a listed difference. The text is the diff from
     /// the expected answer.

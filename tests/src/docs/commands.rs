@@ -5,7 +5,7 @@ use super::markdown::Block;
 /// A command after a `$ ` in a code block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
-    /// The command without the comment at its end.
+    /// The command, without a comment at the end of its first line.
     pub text: String,
     /// The lines of output that the page shows below the command.
     pub output: Vec<String>,

@@ -20,7 +20,8 @@ pub fn used(args: &[String]) -> BTreeSet<String> {
 
 /// Faults of the probes of the kubelet and of the sidecar. The kubelet must probe a `containerPort`
 /// or the port of `/readiness`. If the kubelet probes `/healthcheck/LABEL`, the sidecar must have a
-/// `--probe` with this label. The sidecar must probe the DNS port of kubedns or dnsmasq.
+/// `--probe` with this label. Each `--probe` must query the DNS port of kubedns or dnsmasq on
+/// 127.0.0.1.
 pub fn port_faults(pod: &Pod) -> Vec<String> {
     let mut faults = Vec::new();
     let ports = pod.ports();

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn queried_container_outlives_its_client() {
+    fn second_dns_server_must_outlive_first() {
         let faults = |kubedns: &[&str], nanny: &[&str]| {
             rollout_faults(&pod(kubedns, nanny, READY, &json!({})))
         };
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshot_volume_is_on_node_disk() {
+    fn snapshot_dir_must_be_on_plain_empty_dir() {
         let faults = |directory: &str, volume: &Value| {
             let volumes = json!({"volumes": [volume]});
             snapshot_faults(&pod(

@@ -54,7 +54,8 @@ fn round_trip<T: DeserializeOwned + Serialize>(document: &Value) -> Result<(), S
     }
 }
 
-/// The first path whose value in `before` is missing or different in `after`.
+/// The first path whose value in `before` is missing or different in `after`. A field that is null
+/// in `before` may be missing in `after`.
 fn lost(before: &Value, after: &Value, path: String) -> Option<String> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => before.iter().find_map(|(key, value)| {

@@ -9,8 +9,9 @@ use std::process::{Child, Command, Stdio};
 
 use std::os::unix::process::CommandExt as _;
 
-/// The script of the shell. `$PODMAN` is the command line of podman with the test's storage,
-/// `$WORK` the directory of the test, and `$NAMESPACES` the names of its network namespaces.
+/// The script of the shell. `$PODMAN` is the command line of podman with the test's storage.
+/// `$WORK` is the directory of the test. `$NAMESPACES` has the names of the test's network
+/// namespaces.
 const SCRIPT: &str = r#"
 cat >/dev/null
 $PODMAN pod rm --all --force --time 0

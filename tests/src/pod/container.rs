@@ -1,4 +1,4 @@
-//! A container of a pod that `podman kube play` has started, as the host sees it.
+//! A container of a pod that `podman kube play` has created, as the host sees it.
 
 use std::fs;
 

@@ -23,8 +23,8 @@ pub struct Podman {
 }
 
 impl Podman {
-    /// A podman with all its files below `work`, which runs in `namespace`. The directory and the
-    /// namespace need not exist yet.
+    /// A podman that runs in `namespace`, with its storage, networks and settings below `work`. The
+    /// directory and the namespace need not exist yet.
     pub fn new(work: &Path, namespace: &NetNs) -> Self {
         let below = |name: &str| work.join(name).display().to_string();
         let mut words: Vec<String> = TIMEOUT.map(str::to_owned).into();

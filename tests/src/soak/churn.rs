@@ -20,8 +20,8 @@ use crate::steady::Question;
 const NAMESPACE: &str = "churn";
 /// Number of Services that are changed in turn.
 const SERVICES: u32 = 32;
-/// After every tenth change of a Service, the test measures the time until an answer shows this
-/// change.
+/// Number of Service changes from one measured change to the next. For a measured change, the test
+/// measures the time until an answer shows the change.
 const MEASURED: u32 = 10;
 /// Number of Service changes between two edits of the ConfigMap.
 const EDIT: u32 = 150;
@@ -105,8 +105,9 @@ impl<'a> Churn<'a> {
         services.chain([pods, stub]).collect()
     }
 
-    /// Changes one Service and the Endpoints `changes` times a second. Returns an error if the
-    /// answers of kubedns do not show a measured change in time. If `changes` is 0, never returns.
+    /// Changes the Services in turn, `changes` times a second, and the Endpoints each time. Returns
+    /// an error if the answers of kubedns do not show a measured change in time. If `changes` is 0,
+    /// never returns.
     pub(super) async fn go_on(&self, changes: u32) -> anyhow::Error {
         if changes == 0 {
             return std::future::pending().await;

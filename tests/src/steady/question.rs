@@ -1,4 +1,4 @@
-//! A query of the steady client, and the check of its answer.
+//! A query that the client of [`crate::steady`] repeats, and the check of the answer.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,7 +14,8 @@ use super::PATIENCE;
 use super::ledger::Outcome;
 use crate::lab::in_a_line;
 
-/// RCODEs of a server that cannot answer. Such a response counts as failed, not as wrong.
+/// Responses of a server that cannot answer, as [`in_a_line`] shows them. Such a response counts as
+/// failed, not as wrong, unless it is one of the right answers.
 const FAILURES: [&str; 2] = ["SERVFAIL", "REFUSED"];
 
 /// The servers to query, in turn. The test may replace the list, just as the endpoints of a Service
@@ -53,7 +54,8 @@ pub struct Question {
     pub rtype: &'static str,
     /// Whether the query is sent over TCP.
     pub tcp: bool,
-    /// The maximum number of attempts, and the timeout of each attempt.
+    /// The maximum number of attempts, and the timeout of each query. An attempt sends a second
+    /// query, over TCP, if the answer over UDP is truncated.
     pub tries: (u32, Duration),
     /// The right answers, each as [`in_a_line`] shows it.
     pub right: Vec<String>,
@@ -86,7 +88,7 @@ impl Question {
         self
     }
 
-    /// Sets the maximum number of attempts and the timeout of each attempt.
+    /// Sets the maximum number of attempts, and the timeout of each query.
     #[must_use]
     pub fn tries(mut self, most: u32, patience: Duration) -> Self {
         self.tries = (most, patience);

@@ -17,11 +17,11 @@ pub struct Line {
     pub wrong: u64,
     /// Queries without an answer, outside of excuses.
     pub lost: u64,
-    /// Responses with SERVFAIL or REFUSED, outside of excuses.
+    /// Responses with SERVFAIL or REFUSED that are not right answers, outside of excuses.
     pub failed: u64,
     /// Queries without an answer, during an excuse.
     pub excused_lost: u64,
-    /// Responses with SERVFAIL or REFUSED, during an excuse.
+    /// Responses with SERVFAIL or REFUSED that are not right answers, during an excuse.
     pub excused_failed: u64,
     /// The longest time to a right answer.
     pub slowest: Duration,

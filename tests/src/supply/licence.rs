@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions() {
+    fn expressions_are_evaluated_or_rejected() {
         let allowed = ["MIT", "ISC", "Apache-2.0 WITH LLVM-exception"]
             .map(str::to_owned)
             .into();

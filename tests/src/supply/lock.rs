@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_sources_are_found() {
+    fn other_source_or_missing_checksum_is_found() {
         let package = |name: &str, rest: &str| format!("[[package]]\nname = \"{name}\"\n{rest}\n");
         let lock = [
             package("ours", "version = \"0.1.0\""),

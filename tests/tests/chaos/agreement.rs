@@ -37,10 +37,11 @@ use self::prometheus::Prometheus;
 
 /// The longest time for which the pod may be called healthy while a client gets no usable answer.
 const OUTAGE: Duration = Duration::from_secs(10);
-/// Maximum time until `/status` reports a fault.
+/// Maximum time until `/status` reports a fault, and from then until `check cluster` agrees.
 const FOUND: Duration = Duration::from_secs(45);
-/// Maximum time from a finding in `/status` to its alert. The sidecar updates the metrics of its
-/// findings every five seconds, and Prometheus scrapes and evaluates every second.
+/// Maximum time from the agreement of `/status` and `check cluster` until the alert fires. The
+/// sidecar updates the metrics of its findings every five seconds, and Prometheus scrapes and
+/// evaluates every second.
 const ALERTED: Duration = Duration::from_secs(15);
 /// Interval at which the test reads the verdict in `/status`.
 const LOOK: Duration = Duration::from_millis(500);
@@ -64,8 +65,8 @@ const SILENCE: &[Fault] = &[Fault::UpstreamsSilent, Fault::StubServerServfails];
 const LOOP: &[Fault] = &[Fault::StubNameUnresolved, Fault::LaterLoop];
 const KUBEDNS: &[Fault] = &[Fault::ConfigMapRejected, Fault::KubednsFrozen];
 
-/// Before each fault, the pod must be healthy. The pod still reports some faults long after they have
-/// ended. Such a fault is the last one of its scene.
+/// Before each fault, the pod must be healthy. The pod still reports some faults long after they
+/// have ended. Such a fault is the last one of its scene.
 const SCENES: [Scene; 23] = [
     scene(Topology::DropIn, REFUSALS),
     scene(Topology::Cache, REFUSALS),
@@ -260,8 +261,8 @@ impl Views<'_> {
     }
 
     /// Compares the report of `check cluster` with the text of the finding in `/status`. The text
-    /// may change while `check cluster` runs, for example if another upstream fails. They are then
-    /// compared again.
+    /// may change while `check cluster` runs, for example if another upstream fails. Then a new
+    /// report is compared with the new text.
     async fn check_agrees(&self, kind: FindingKind) -> Result<(), String> {
         let deadline = Instant::now() + FOUND;
         loop {

@@ -27,7 +27,7 @@ fn library() -> Option<PathBuf> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wall_clock_jumps_go_unnoticed() {
+async fn pod_recovers_from_wall_clock_jumps() {
     let Some(library) = library() else {
         println!("SKIPPED: libfaketime is not installed (apt-get install libfaketime)");
         return;

@@ -10,17 +10,17 @@ use super::RATE;
 const EDITS: u16 = 100;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn edit_storm_loses_no_query() {
+async fn drop_in_topology_loses_no_query_during_edits() {
     storm(Topology::DropIn).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cache_topology_edit_storm_loses_nothing() {
+async fn cache_topology_loses_no_query_during_edits() {
     storm(Topology::Cache).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn alone_topology_edit_storm_loses_nothing() {
+async fn alone_topology_loses_no_query_during_edits() {
     storm(Topology::Alone).await;
 }
 

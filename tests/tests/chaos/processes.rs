@@ -59,15 +59,15 @@ async fn dead_kubedns_loses_no_query_for_external_names() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_kubedns_serves_its_snapshot() {
+async fn restarted_kubedns_serves_its_snapshot() {
     let directory = tempfile::tempdir().unwrap();
     let flag = format!(
         "--kubedns-arg=--snapshot-dir={}",
         directory.path().display()
     );
     let rig = Rig::start(Topology::DropIn, &[&flag]).await;
-    // kubedns writes the snapshot file when it ends. While it runs, it writes the file ten seconds
-    // after a change.
+    // kubedns writes the snapshot file at shutdown after SIGTERM. Before that, kubedns writes the
+    // file only ten seconds after a change.
     let first = rig.pod.container("kubedns").await;
     send(first, Signal::SIGTERM);
     eventually(PATIENCE, || async {

@@ -1,5 +1,5 @@
-//! Upstreams that are silent or slow, send false answers, or send queries back to the pod. A
-//! further test is about servers that kubedns can query and dnsmasq cannot.
+//! Upstreams with the faults in [`MOODS`] or with a CNAME loop, and an upstream that is the pod
+//! itself. A further test is about servers that kubedns can query and dnsmasq cannot.
 
 use std::time::Duration;
 
@@ -40,8 +40,8 @@ fn looping_names(path: &'static str, port: u16) -> Vec<Question> {
     ]
 }
 
-/// A pod with two upstreams. [`Rig::upstream_behaviour`] changes the first upstream. The second
-/// stays honest.
+/// A pod with two upstreams. [`Rig::upstream_behaviour`] controls the first upstream. The second
+/// upstream always answers correctly.
 async fn rig_with_bad_upstream(topology: Topology) -> (Rig, Upstream) {
     let outside = Outside::default();
     let bad = Upstream::start(outside.handler()).await;
@@ -87,7 +87,7 @@ const HANGING: u16 = 300;
 const AT_ONCE: u16 = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cache_topology_survives_bad_upstream() {
+async fn cache_topology_answers_while_one_upstream_is_bad() {
     let (rig, _good) = rig_with_bad_upstream(Topology::Cache).await;
     let spin = mk_external_name("shop", "spin", "loop-a.outside.test");
     rig.set(spin);
@@ -117,12 +117,12 @@ async fn cache_topology_survives_bad_upstream() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cache_topology_hung_upstreams_give_rcode() {
+async fn cache_topology_gives_servfail_when_upstream_hangs() {
     every_name_gets_an_rcode_when_all_upstreams_hang(Topology::Cache).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn alone_topology_hung_upstreams_give_rcode() {
+async fn alone_topology_gives_servfail_when_upstream_hangs() {
     every_name_gets_an_rcode_when_all_upstreams_hang(Topology::Alone).await;
 }
 
@@ -180,10 +180,10 @@ async fn cache_topology_drops_looping_upstreams() {
         .await;
 }
 
-/// dnsmasq cannot forward to `tcp://` servers. In every topology kubedns must query them, and only
-/// over TCP.
+/// dnsmasq cannot forward to `tcp://` servers. So in every topology, kubedns must query these
+/// servers, and only over TCP.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kubedns_queries_servers_dnsmasq_cannot() {
+async fn tcp_servers_are_queried_over_tcp() {
     for topology in [
         Topology::DropIn,
         Topology::Cache,

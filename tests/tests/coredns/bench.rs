@@ -120,7 +120,7 @@ fn event(object: &Value, options: &Options) -> Option<Event> {
     })
 }
 
-/// Returns whether kubedns lists the object. `scope` has the namespaces and the label selectors
+/// Returns whether `scope` includes the object. `scope` has the namespaces and the label selectors
 /// from the flags of kubedns.
 fn is_in(scope: &Scope, object: &Value) -> bool {
     let matches = |selector: &str| {

@@ -1,5 +1,6 @@
 //! Starts a real `CoreDNS`, if one is installed, with the configuration that `kube-dns check config
-//! --corefile` writes, and compares its answers with the recorded ones.
+//! --corefile` writes. Compares the answers of this `CoreDNS` with the answers of `CoreDNS` in the
+//! scenarios.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -26,8 +27,8 @@ use crate::scenario::{Case, Scenario};
 /// lists from the API server.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The questions that `CoreDNS` answers differently from the recording, as `SCENARIO: QUESTION`,
-/// each with the reason.
+/// The questions, as `SCENARIO: QUESTION`, that the real `CoreDNS` answers differently from the
+/// scenario, each with the reason.
 const DIFFERENT: &[(&str, &str)] = &[];
 
 #[tokio::test]
@@ -57,8 +58,9 @@ async fn written_corefile_gives_recorded_answers() {
     assert_eq!(differing, listed, "the differences are printed above");
 }
 
-/// Whether the test starts a real server for the scenario. Most scenarios `cases-...` are left out:
-/// their answers come from unit tests of CoreDNS, which use a mock in place of the API server.
+/// Whether the test starts a real server for the scenario. The answers of the scenarios `cases-...`
+/// come from unit tests of CoreDNS, which use a mock in place of the API server. Of these
+/// scenarios, the test uses only those named `cases-zonal...`.
 fn is_real(scenario: &Scenario) -> bool {
     let name = &scenario.name;
     !name.starts_with("cases-") || name.starts_with("cases-zonal")
@@ -181,7 +183,7 @@ fn with_free_ports(corefile: &str, ready: SocketAddr) -> String {
         .replace("prometheus :9153", &format!("prometheus {}", local()))
 }
 
-/// Compares an answer with the recorded one. The error has the difference.
+/// Compares an answer with the answer of `CoreDNS` in the scenario. The error has the difference.
 fn judge(case: &Case, found: &Response) -> Result<(), String> {
     // If a reverse name does not exist, the real CoreDNS returns the NXDOMAIN of its upstream,
     // which has no SOA record. The recording was made without an upstream, so its NXDOMAIN has a

@@ -117,7 +117,8 @@ impl Case {
 
 impl Case {
     /// The answer of CoreDNS, changed in the points in which kubedns always differs, such as RA.
-    /// The README lists these differences. `None` if kubedns forwards the query.
+    /// The README lists these differences. `None` if CoreDNS answers NXDOMAIN to a PTR query for a
+    /// reverse name: kubedns forwards such a query.
     fn theirs(&self) -> Option<Response> {
         let is_reverse = self.asks.ends_with(".arpa. PTR");
         let records = |records: &[String]| {

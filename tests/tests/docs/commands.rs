@@ -1,4 +1,4 @@
-//! Checks that the commands in the pages name existing files, make targets, crates, tests,
+//! Checks that the commands in the Markdown pages name existing files, make targets, crates, tests,
 //! containers, subcommands and ports. The tests in `runs.rs` run the commands that a test can run.
 
 use std::collections::BTreeSet;
@@ -18,8 +18,8 @@ const PORTS: &[&str] = &[
 ];
 const SUBCOMMANDS: &[&str] = &["check", "explain", "tap", "top"];
 const CONTAINERS: &[&str] = &["dnsmasq", "kubedns", "sidecar"];
-/// The words of a command that begin with these directories are checked as paths, relative to the
-/// root of the repository.
+/// A word of a command that begins with one of these directories is checked as a path, relative to
+/// the root of the repository. A word with `$` or `*` is not checked.
 const PATHS: &[&str] = &[
     "charts/",
     "examples/",
@@ -143,7 +143,8 @@ fn commands_name_existing_objects() {
     assert_eq!(found, Vec::<String>::new());
 }
 
-/// Each command begins with the prompt `$ `. The other tests would miss a command without a prompt.
+/// No block begins with one of `programs`, because each command needs the prompt `$ `. The other
+/// tests would miss a command without the prompt.
 #[test]
 fn commands_have_a_prompt() {
     let programs = [
@@ -164,7 +165,7 @@ fn commands_have_a_prompt() {
 /// The section `Something is wrong` of docs/README.md has the commands with which
 /// docs/troubleshooting.md begins, in the same order.
 #[test]
-fn first_commands_are_one_list() {
+fn readme_has_first_commands_of_troubleshooting() {
     let listed = listed();
     let of = |page: &str, section: &str| -> Vec<String> {
         let first = listed

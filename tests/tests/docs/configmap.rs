@@ -83,7 +83,7 @@ fn good_examples_mean_what_is_documented() {
 }
 
 #[test]
-fn tls_example_names_its_servers() {
+fn upstreams_of_tls_example_use_tls_and_have_names() {
     let page = Page::read("configmap.md");
     let example = page
         .blocks

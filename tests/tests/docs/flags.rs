@@ -63,7 +63,7 @@ fn documented(page: &Page, binary: &str) -> (BTreeMap<String, Documented>, BTree
 }
 
 #[test]
-fn flags_are_documented_with_default() {
+fn flags_are_documented_with_default_and_origin() {
     let page = Page::read("flags.md");
     for (binary, before) in BINARIES {
         let (documented, _) = documented(&page, binary);
@@ -121,7 +121,7 @@ fn some_value(default: &str) -> &str {
 }
 
 #[test]
-fn ignored_and_hidden_flags_are_accepted() {
+fn ignored_and_hidden_flags_are_accepted_and_unknown_rejected() {
     let page = Page::read("flags.md");
     for (binary, _) in BINARIES {
         let (documented, idle) = documented(&page, binary);

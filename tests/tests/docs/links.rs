@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tests::docs::markdown::Page;
 use tests::repository;
 
-/// The directories with pages, relative to the root of the repository.
+/// The directories whose Markdown pages are checked, relative to the root of the repository.
 const DIRECTORIES: &[&str] = &[
     "",
     "charts/kube-dns-rs",
@@ -58,13 +58,13 @@ fn links_lead_somewhere() {
         }
     }
     assert_eq!(dead, Vec::<String>::new());
-    assert!(count > 200, "{count} links");
+    assert!(count > 200, "only {count} links were found in the pages");
 }
 
 /// The address of the repository in these files is the address in the field `repository` of
 /// Cargo.toml.
 #[test]
-fn repository_url_is_the_same() {
+fn repository_urls_match_cargo_toml() {
     let named = [
         ("images/Containerfile", "org.opencontainers.image.source=\""),
         ("charts/kube-dns-rs/Chart.yaml", "home: "),

@@ -54,7 +54,9 @@ fn compare(
 /// (`go_*`) are left out. The metrics of the recorded probe `good` are compared with those of the
 /// pod's probe `dnsmasq`. Other recorded probes are left out.
 ///
-/// Checks that the page marks the metrics of kube-dns as such, and no others.
+/// Checks that the page marks the metrics of kube-dns as such, and no others. The metrics of the
+/// probe `kubedns` are left out: on the page, they share their entries with the metrics of the
+/// probe `dnsmasq`.
 fn compare_with_kube_dns(
     page: &BTreeMap<String, Documented>,
     exported: &Exposition,
@@ -133,7 +135,7 @@ async fn ask_everything(kubedns: SocketAddr) {
 }
 
 #[tokio::test]
-async fn exported_metrics_match_the_documentation() {
+async fn exported_metrics_match_the_documentation_and_kube_dns() {
     let upstream = Upstream::start(upstream).await;
     let gate = Gate::open("server", upstream.addr()).await;
     let snapshots = tempfile::tempdir().unwrap();
@@ -198,7 +200,7 @@ async fn exported_metrics_match_the_documentation() {
 }
 
 #[tokio::test]
-async fn permanent_metrics_exist_from_start() {
+async fn exactly_the_permanent_metrics_exist_at_start() {
     let alone = [
         ("kubedns", Alone::kubedns("").await),
         ("nanny", Alone::nanny().await),
@@ -214,8 +216,9 @@ async fn permanent_metrics_exist_from_start() {
     }
 }
 
-/// Checks for each value of the label `system` that there are no more errors than requests. Checks
-/// that the count of each histogram equals the value of its `+Inf` bucket.
+/// Checks for each value of the label `system` that there are no more errors than requests. Also
+/// checks that the `_count` of `request_duration_seconds` and of `response_size_bytes` equals the
+/// value of the `+Inf` bucket.
 fn sums_agree(exported: &Exposition) {
     let family = |what: &str| exported.get(&format!("skydns_skydns_dns_{what}"));
     let Some(requests) = family("request_count_total") else {
@@ -243,7 +246,7 @@ fn sums_agree(exported: &Exposition) {
 }
 
 #[tokio::test]
-async fn errors_never_exceed_requests() {
+async fn request_and_error_metrics_are_consistent() {
     let upstream = Upstream::start(upstream).await;
     let kubedns = Alone::kubedns(&format!("127.0.0.1:{},{}", free_port(), upstream.addr())).await;
     let dns = SocketAddr::from(([127, 0, 0, 1], kubedns.dns));

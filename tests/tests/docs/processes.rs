@@ -59,7 +59,7 @@ impl Alone {
         Self::running(program, dns, metrics).await
     }
 
-    /// The sidecar without probes and without dnsmasq.
+    /// The sidecar without probes. Nothing listens at its `--dnsmasq-port`.
     pub(crate) async fn sidecar() -> Self {
         let (dns, metrics) = (free_port(), free_port());
         let program = Program::named("sidecar")

@@ -18,9 +18,9 @@ use tokio::time::{Duration, sleep};
 
 use crate::commands::{Listed, listed};
 
-/// The commands that these tests do not run. Each row has a page (`*`: any page), a section or a
-/// part of the command, and the test that runs the command, as `file::function`, or the reason why
-/// no test does. The first matching row applies.
+/// The commands that these tests do not run. The first column is a page (`*`: any page). The second
+/// is the title of a section, or a part of the command. The third is the test that runs the
+/// command, as `file::function`, or the reason why no test does. The first matching row applies.
 const ELSEWHERE: &str = "
     *                            | make test                     | runs these tests
     *                            | make images                   | needs podman, and builds or pushes images
@@ -112,7 +112,7 @@ fn has_other_state(listed: &Listed) -> bool {
 }
 
 #[test]
-fn unrun_commands_have_a_reason() {
+fn rows_are_needed_and_named_tests_exist() {
     let all = listed();
     let used: Vec<Option<usize>> = all.iter().map(elsewhere).collect();
     for (at, [page, part, instead]) in table::rows(ELSEWHERE).into_iter().enumerate() {
@@ -228,7 +228,7 @@ fn with_programs(text: &str, ports: &Ports) -> String {
 }
 
 /// Runs a command once, in `directory`. Checks that the output has the first words of the lines
-/// that the page shows.
+/// that the page shows. For a command in `OTHER_STATE`, only checks that there is output.
 async fn run(listed: &Listed, ports: &Ports, directory: &Path) -> Result<(), String> {
     let text = typed_here(&listed.command.text, ports);
     let mut shell = tokio::process::Command::new("sh");

@@ -31,7 +31,7 @@ const SETTINGS: &[&str] = &["conf/absent/route_localnet", "ip_nonlocal_bind"];
 const ABSENT: u8 = 16;
 
 #[test]
-fn absent_client_delays_no_other() {
+fn absent_clients_do_not_delay_other_clients() {
     if means::are_there() {
         netns::run_in_a_new_one(|| {
             for words in LINK {

@@ -18,7 +18,7 @@ use tests::steady::Steady;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// All HTTP methods, and an unknown method.
+/// The HTTP methods of RFC 9110 and RFC 5789, and an unknown method.
 const METHODS: [&str; 10] = [
     "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "SHUTDOWN",
 ];

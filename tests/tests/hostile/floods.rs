@@ -1,6 +1,6 @@
 //! Floods of queries and connections to kubedns. The memory of kubedns must stay below a limit. The
 //! steady client, which queries at a constant rate, must get right answers during and after each
-//! flood. In two tests, its queries for external names may fail for a while.
+//! flood. In two tests, the steady client's queries for external names may fail for a while.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;
@@ -120,7 +120,7 @@ fn noise(number: u32, length: usize) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn random_udp_packets_are_survived() {
+async fn udp_floods_are_survived() {
     let (mut lab, steady, before) = at_rest().await;
     let server = lab.dns();
     flood(server, |number| {

@@ -160,9 +160,9 @@ fn panels_query_existing_metrics() {
     }
 }
 
-/// A legend uses only labels that the result of its expression has.
+/// A legend uses only labels that its expression lists after a word such as `by` or `on`.
 #[test]
-fn legends_show_kept_labels() {
+fn legends_show_only_grouping_labels() {
     for panel in &dashboard().panels {
         for target in &panel.targets {
             let kept = promql::named(&target.expr).grouping;
@@ -174,7 +174,7 @@ fn legends_show_kept_labels() {
             for label in shown {
                 assert!(
                     kept.contains(label),
-                    "{}: {{{{{label}}}}} of {}",
+                    "{}: the legend has {{{{{label}}}}}, which the expression does not list: {}",
                     panel.title,
                     target.expr
                 );
@@ -184,9 +184,9 @@ fn legends_show_kept_labels() {
 }
 
 /// The dashboard begins with the verdict. The rows that are not collapsed show the findings and the
-/// upstreams. Most rows are collapsed.
+/// upstreams. More than five rows are collapsed.
 #[test]
-fn verdict_is_first_and_most_rows_are_collapsed() {
+fn verdict_is_first_and_many_rows_are_collapsed() {
     let path = repository().join("manifests/monitoring/dashboard.json");
     let dashboard: Dashboard = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let seen: Vec<&Panel> = dashboard

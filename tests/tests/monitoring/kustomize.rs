@@ -77,7 +77,7 @@ fn ports(of: &[(&str, u64)]) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn pod_monitor_ports_exist_without_dnsmasq() {
+fn pod_monitor_scrapes_kubedns_and_sidecar_without_dnsmasq() {
     let monitor = &by_label(render(&manifests_root().join("monitoring")).unwrap())[MONITOR];
     for (directory, workload) in [("alone", DEPLOYMENT), ("node", "DaemonSet/kube-dns")] {
         let pods = &by_label(rendered(directory).unwrap())[workload];
@@ -87,7 +87,7 @@ fn pod_monitor_ports_exist_without_dnsmasq() {
 }
 
 #[test]
-fn pod_monitor_ports_exist_in_topologies() {
+fn pod_monitor_scrapes_nanny_only_with_expose_nanny() {
     let monitor = &by_label(render(&manifests_root().join("monitoring")).unwrap())[MONITOR];
     for topology in [
         "base",

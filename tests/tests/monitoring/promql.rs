@@ -87,7 +87,8 @@ fn matchers<'a>(named: &mut Named, mut text: &'a str) -> &'a str {
 }
 
 /// Whether an expression can have a result if Prometheus has only series with these names. Labels
-/// are ignored, and every comparison is assumed to be true.
+/// are ignored. Every comparison is assumed to be true. Every function, even `absent`, is assumed
+/// to have a result if and only if its arguments can have one.
 pub(crate) fn can_have_result(expression: &str, series: &BTreeSet<String>) -> bool {
     let expression = expression.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut alternatives = split_outside_groups(&expression, " or ").into_iter();
@@ -175,7 +176,7 @@ fn after_string(text: &str) -> (&str, &str) {
 static DOCUMENTED: LazyLock<BTreeMap<String, Documented>> = LazyLock::new(metrics::all);
 
 /// Panics if an expression names no metric, or if docs/metrics/ lacks a metric, a label or the
-/// value of a label in the expression.
+/// value of a label in the expression. The labels in [`OF_PROMETHEUS`] need not be documented.
 pub(crate) fn check(whose: &str, expression: &str) {
     let named = named(expression);
     assert!(
@@ -264,7 +265,7 @@ fn result_needs_series_of_one_alternative() {
 }
 
 #[test]
-fn unknown_metric_is_noticed() {
+fn check_panics_on_bad_expressions() {
     check(
         "good",
         "sum by (kind, pod) (kubedns_watch_connected{kind=\"services\"})",

@@ -94,7 +94,7 @@ fn tests_of_rules() -> Vec<(String, String)> {
 }
 
 #[test]
-fn alerts_query_existing_metrics() {
+fn alerts_use_existing_metrics_and_labels() {
     for alert in alerts() {
         promql::check(&alert.name, &alert.expr);
         for (annotation, text) in &alert.annotations {
@@ -115,7 +115,7 @@ fn alerts_query_existing_metrics() {
 }
 
 #[test]
-fn alerts_have_severity_and_runbook() {
+fn alerts_are_complete_and_match_docs() {
     let page = Page::read("metrics.md");
     let rows = page.rows(
         "Dashboards and alerts",
@@ -186,7 +186,7 @@ const ALERTS_OF_FINDINGS: [(&str, FindingKind); 16] = [
 ];
 
 /// The kinds of findings without an alert of their own. The comments name the alerts that cover
-/// them.
+/// them, if any.
 const FINDINGS_OF_OTHER_ALERTS: [FindingKind; 9] = [
     // KubeDNSNoAnswers covers the next four kinds. This alert does not show which server is silent.
     FindingKind::KubednsSilent,

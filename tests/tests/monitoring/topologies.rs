@@ -38,8 +38,9 @@ const ALERTS_OF_FEATURES: [&str; 2] = [
     "KubeDNSUpstreamCertificateExpiring",
 ];
 /// Alerts about an upstream of dnsmasq that answers the probes of the sidecar with SERVFAIL or
-/// REFUSED. These alerts cannot fire if kubedns itself queries the upstreams. The sidecar then
-/// sends no probes, because the queries of clients show whether an upstream answers.
+/// REFUSED. These alerts cannot fire in the topologies `cache` and `alone`, because the sidecar
+/// probes no upstreams there. In `cache`, dnsmasq forwards only to kubedns. In `alone`, there is no
+/// dnsmasq.
 const ALERTS_OF_SIDECAR_PROBES: [&str; 1] = ["KubeDNSDnsmasqUpstreamFailing"];
 /// Alerts about facts that only the nanny knows.
 const ALERTS_OF_NANNY: [&str; 1] = ["KubeDNSDnsmasqOutdated"];
@@ -87,7 +88,7 @@ fn silent_alerts(names: &BTreeSet<String>) -> BTreeSet<String> {
 /// In each topology every panel has data, and every alert can fire. The constants above name the
 /// exceptions.
 #[tokio::test]
-async fn panels_have_data_in_each_topology() {
+async fn panels_have_data_and_alerts_can_fire_in_each_topology() {
     let mut pods = Vec::new();
     for (topology, args, scrapes_nanny) in TOPOLOGIES {
         pods.push((topology, Pod::start_with(args).await, scrapes_nanny));

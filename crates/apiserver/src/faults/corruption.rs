@@ -22,7 +22,8 @@ pub(crate) enum Corruption {
     Error(Status),
     /// The body, or the first line of a watch, is not JSON.
     Garbage,
-    /// One field of the first object of a list has the wrong type. Other bodies are not changed.
+    /// In an uncompressed JSON list, one field of the first object has the wrong type. Other bodies
+    /// keep their content.
     Malformed,
     /// The connection closes after this number of octets of the body, or at the end of a shorter
     /// body.
@@ -76,7 +77,7 @@ fn cut(body: Body, after: usize) -> Body {
     ))
 }
 
-/// The list with one field of its first object replaced by a string.
+/// Sets one field of the first object of a JSON list to a string.
 fn malformed(list: &[u8]) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(list) else {
         return Bytes::copy_from_slice(list);

@@ -64,8 +64,8 @@ pub enum Action {
     },
     /// Sends text that is not JSON, in place of the body or as the first line of a watch.
     Garbage,
-    /// Replaces one field of the first object of a list with a value of a wrong type. Other
-    /// requests get a correct response.
+    /// In an uncompressed JSON list, replaces one field of the first object with a value of a wrong
+    /// type. Other responses are correct.
     Malformed,
     /// Closes the connection before the end of the response.
     Cut {

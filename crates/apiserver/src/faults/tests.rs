@@ -22,7 +22,7 @@ fn code(faults: &Faults, verb: Verb, resource: Resource) -> Option<u16> {
 }
 
 #[test]
-fn stock_role_grants_list_and_watch() {
+fn stock_role_grants_only_list_and_watch_of_services_and_endpoints() {
     let faults = faults();
     faults.kube_dns_role();
     let cases = [
@@ -42,7 +42,7 @@ fn stock_role_grants_list_and_watch() {
 }
 
 #[test]
-fn roles_grant_lists_only_in_their_namespaces() {
+fn roles_grant_only_list_and_watch_in_their_namespaces() {
     let faults = faults();
     faults.roles_in(&["apps", "shop"]);
     for (verb, resource, namespace, expected) in [
@@ -88,7 +88,7 @@ fn refusal_texts_match_kube_apiserver() {
 }
 
 #[test]
-fn rule_skips_then_fails_then_ends() {
+fn rule_skips_one_request_and_refuses_two() {
     let faults = faults();
     faults.add(
         Rule::new(Action::Refuse { code: 503 })

@@ -124,7 +124,7 @@ fn object_with_rejected_edit_is_deleted_with_file() {
 }
 
 #[test]
-fn removed_namespace_keeps_wanted_objects() {
+fn objects_stay_without_manifest_of_their_namespace() {
     let mut fixture = Fixture::new();
     let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: apps}\n";
     fixture.write("a.yaml", namespace);
@@ -137,7 +137,7 @@ fn removed_namespace_keeps_wanted_objects() {
 }
 
 #[test]
-fn foreign_edits_stay_until_file_changes() {
+fn edit_through_api_stays_while_file_is_unchanged() {
     let mut fixture = Fixture::new();
     fixture.write("a.yaml", &service("web", "{ports: [{port: 80}]}"));
     fixture.manifests.load().unwrap();

@@ -112,7 +112,7 @@ fn merge_list(at: &str, key: &str, target: &mut Value, patch: Vec<Value>) -> Res
     Ok(())
 }
 
-/// Merges `element` into the element at `position`; without a position, adds it.
+/// Merges `element` into the element at `position`; without a position, adds `element` to the list.
 fn merge_element(
     at: &str,
     list: &mut Vec<Value>,

@@ -6,7 +6,7 @@ use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_f
 pub(super) enum Wire<'a> {
     Number(u64),
     Octets(&'a [u8]),
-    /// A value of a type that no known field has.
+    /// A value of any other wire type.
     Other,
 }
 

@@ -54,7 +54,7 @@ const FAMILIES: &str = r#"
 "#;
 
 #[test]
-fn ip_families_select_addresses() {
+fn spec_determines_cluster_ips() {
     for row in table::rows(FAMILIES) {
         let [mut spec, addresses] = row.map(|cell| serde_json::from_str::<Value>(cell).unwrap());
         spec["ports"] = json!([{ "port": 80 }]);
@@ -78,7 +78,7 @@ const PROBLEMS: &str = r#"
 "#;
 
 #[test]
-fn problem_texts_match_kube_apiserver() {
+fn invalid_spec_is_rejected_with_reason() {
     let taken = stored(&json!({ "clusterIP": "10.96.0.1" }));
     for [spec, message] in table::rows(PROBLEMS) {
         let spec = serde_json::from_str(spec).unwrap();
@@ -141,7 +141,7 @@ fn cluster_ip_is_immutable() {
 }
 
 #[test]
-fn dual_stack_is_upgraded_and_downgraded() {
+fn service_changes_to_dual_stack_and_back() {
     let before = created(json!({ "ports": [{ "port": 80 }] }));
     let mut dual = before.clone();
     dual["ipFamilyPolicy"] = json!("PreferDualStack");

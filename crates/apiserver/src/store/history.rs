@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn history_drops_beyond_its_bound() {
+    fn oldest_event_beyond_limit_is_evicted() {
         let history = history(2, &[12, 13, 17]);
         assert_eq!(versions(&history, 12, 10), Ok(vec![13, 17]));
         assert_eq!(versions(&history, 11, 10), Err(Lagged));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn expiry_spares_current_readers() {
+    fn expiry_affects_only_new_watches() {
         let mut history = history(10, &[12, 13]);
         history.expire_watches(14);
         let missed = versions(&history, 13, 10);

@@ -39,7 +39,7 @@ fn list_order_matches_kube_apiserver() {
 }
 
 #[test]
-fn recorded_events_replay_unchanged() {
+fn watch_events_are_applied_except_bookmarks() {
     let store = Store::default();
     let mut object = service("a", "x");
     object["spec"] = json!({ "clusterIP": "10.96.0.9" });
@@ -80,7 +80,7 @@ fn recorded_events_replay_unchanged() {
 }
 
 #[test]
-fn expiry_ends_all_earlier_versions() {
+fn expired_versions_are_refused_but_expire_watches_keeps_pages() {
     let store = Store::default();
     store.set(service("a", "x")).unwrap();
     let before = store.version();

@@ -40,9 +40,10 @@ struct Session {
     /// `Signals::dropped` changes.
     generation: u64,
     phase: Phase,
-    /// The version of the last event, or initially the start version.
+    /// The next events of the watch are those after this version.
     cursor: u64,
-    /// The version of the last bookmark, or initially the start version.
+    /// The version of the last bookmark. Before the first bookmark, the version of the initial
+    /// objects, or the start version if the watch has one.
     bookmarked: u64,
     next_bookmark: Option<Instant>,
     deadline: Instant,
@@ -255,8 +256,8 @@ impl Session {
             return None;
         }
         self.schedule_bookmark(now);
-        // As in kube-apiserver, a bookmark is sent only if the resource changed after the last
-        // bookmark or the start version.
+        // As in kube-apiserver, a bookmark is sent only if the resource has changed since the
+        // version in `bookmarked`.
         if version <= self.bookmarked {
             return None;
         }

@@ -74,7 +74,7 @@ const BAD_REQUESTS: &str = r#"
 "#;
 
 #[tokio::test]
-async fn bad_request_gets_a_status() {
+async fn bad_request_gets_status_object_on_known_path() {
     let server = Server::start();
     for line in BAD_REQUESTS.trim().lines() {
         let words: Vec<&str> = line.splitn(5, ' ').collect();

@@ -59,7 +59,7 @@ async fn busy_server_sends_retry_after() {
 }
 
 #[tokio::test]
-async fn spoilt_watch_ends_early() {
+async fn watch_with_fault_ends_early() {
     let server = Server::start();
     let spoil = |action| server.faults.add(Rule::new(action).times(1));
     let open = async || server.watch(&format!("{SERVICES}?watch=1")).await;

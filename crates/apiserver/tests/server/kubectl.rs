@@ -43,7 +43,7 @@ fn rows(table: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn applies_and_edits() {
+async fn kubectl_applies_and_edits_objects() {
     with_kubectl(async |kubectl| {
         let applied = kubectl.with_input("apply -f -", SHOP).await;
         assert_eq!(
@@ -90,7 +90,7 @@ async fn applies_and_edits() {
 }
 
 #[tokio::test]
-async fn patches_and_replaces() {
+async fn kubectl_patches_and_replaces_objects() {
     with_kubectl(async |kubectl| {
         kubectl.with_input("create -f -", SHOP).await;
         let patches = [
@@ -128,7 +128,7 @@ async fn patches_and_replaces() {
 }
 
 #[tokio::test]
-async fn invalid_changes_are_refused() {
+async fn unsupported_and_invalid_changes_are_refused() {
     with_kubectl(async |kubectl| {
         kubectl.with_input("create -f -", SHOP).await;
         let misspelt = SHOP.replace("selector", "slector");
@@ -169,7 +169,7 @@ async fn kubectl_creates_objects_without_manifests() {
             kubectl.run(args).await;
         }
         let table = kubectl.run("get service -n t").await;
-        // Without the column AGE.
+        // The column AGE is left out, because its values vary.
         let rows: Vec<String> = rows(&table)
             .iter()
             .map(|row| row.rsplit_once(' ').unwrap().0.to_owned())
@@ -201,7 +201,7 @@ async fn kubectl_creates_objects_without_manifests() {
 }
 
 #[tokio::test]
-async fn shows_and_deletes() {
+async fn kubectl_shows_and_deletes_objects() {
     with_kubectl(async |kubectl| {
         kubectl.with_input("apply -f -", SHOP).await;
         let described = kubectl.run("describe service cart -n shop").await;

@@ -1,5 +1,5 @@
-//! Compares the status, headers and bodies of responses with those that were recorded from a real
-//! kube-apiserver. Values that are different in every run are not compared.
+//! Compares responses with responses that were recorded from a real kube-apiserver. Values that are
+//! different in every run are not compared.
 
 use serde_json::{Value, json};
 
@@ -147,7 +147,7 @@ fn assert_same(sample: &Sample, response: &Response) {
 }
 
 #[tokio::test]
-async fn lists() {
+async fn responses_match_recordings() {
     let server = cluster().await;
     let samples = [
         sample!("list-services"),
@@ -165,7 +165,7 @@ async fn lists() {
 }
 
 #[tokio::test]
-async fn stranger_gets_recorded_refusal() {
+async fn refusals_match_recordings() {
     let server = cluster().await;
     server.faults.require_token(Some("secret"));
     server.faults.forbid(apiserver::Resource::Services);
@@ -197,7 +197,7 @@ async fn watched(server: &Server, sample: &Sample, path: &str) {
 }
 
 #[tokio::test]
-async fn watches() {
+async fn watches_match_recordings() {
     let server = cluster().await;
     for sample in [
         sample!("watch-services-no-version"),

@@ -24,7 +24,7 @@ fn seen(event: &Value) -> (&str, &str) {
 }
 
 #[tokio::test]
-async fn selected_watch_sees_entering_and_leaving() {
+async fn watch_with_selector_sees_objects_enter_and_leave() {
     let server = Server::start();
     let version = server.store.version();
     let path = format!(

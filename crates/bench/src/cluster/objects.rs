@@ -199,7 +199,7 @@ mod tests {
     use super::super::Cluster;
 
     #[test]
-    fn object_sizes_match_real_clusters() {
+    fn objects_have_realistic_sizes_and_uids() {
         let cluster = Cluster::generate(10);
         for object in cluster.objects() {
             let size = object.to_string().len();

@@ -13,15 +13,15 @@ const BEGIN: &str = "<!-- measured: begin -->";
 const END: &str = "<!-- measured: end -->";
 
 /// Merges `report` into the documents of `directory`. Results that `report` lacks stay in the
-/// documents. Returns the merged report.
+/// documents, if this program can read the earlier results. Returns the merged report.
 pub fn merge_into(directory: &Path, report: Report) -> anyhow::Result<Report> {
     let data = directory.join("performance.json");
     let earlier = std::fs::read_to_string(&data).unwrap_or_default();
     let mut merged: Map<String, Value> = serde_json::from_str(&earlier).unwrap_or_default();
     let measured: Map<String, Value> = serde_json::from_value(serde_json::to_value(&report)?)?;
     merged.extend(measured.into_iter().filter(|(_, result)| !result.is_null()));
-    // If another version of this program wrote results in another form, all earlier results are
-    // dropped.
+    // If the merged results do not have the form of a `Report`, for example because another version
+    // of this program wrote the earlier results, all earlier results are dropped.
     let report = serde_json::from_value(merged.into()).unwrap_or(report);
 
     let mut json = serde_json::to_string_pretty(&report)?;
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn update_replaces_only_measured_section() {
+    fn merge_needs_markers_and_keeps_earlier_results_and_other_text() {
         let directory = tempfile::tempdir().unwrap();
         let page = directory.path().join("performance.md");
         std::fs::write(&page, format!("# Title\n\n{BEGIN}\nold\n{END}\nend\n")).unwrap();

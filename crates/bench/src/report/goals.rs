@@ -11,7 +11,7 @@ pub(super) const RESIDENT: f64 = 20.0;
 pub(super) const LARGE_RESIDENT: f64 = 100.0;
 /// Limit of peak memory, as a multiple of resident memory.
 pub(super) const PEAK: f64 = 1.3;
-/// Limit of the time to the first answer, in seconds.
+/// Limit of the time to the first answer with ten thousand Services, in seconds.
 pub(super) const FIRST_ANSWER: f64 = 0.3;
 /// Limit of the time to the first answer with a hundred thousand Services, in seconds.
 pub(super) const LARGE_FIRST_ANSWER: f64 = 3.0;
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn expensive_forwarded_query_misses_goal() {
+    fn expensive_query_or_large_cache_misses_goal() {
         let dnsmasq = forwarder("dnsmasq", [60.0, 30.0, 20.0, 9.0], 100);
         let large = forwarder(
             "dnsmasq with 10,000 names",

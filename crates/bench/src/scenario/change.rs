@@ -56,7 +56,7 @@ pub(super) fn services(cluster: &Cluster) -> impl Iterator<Item = &Service> {
 }
 
 /// Gives each Service a new address, a hundred a second, and measures the time to the first answer
-/// with that address. `changes` must not have a Service twice: after a second change, `shown` would
+/// with that address. `changes` must not have a Service twice: after a second change, `shown` could
 /// wait in vain for the address of the first change.
 pub(super) async fn latency(
     api: &RunningApiServer,

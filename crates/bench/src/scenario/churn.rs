@@ -24,7 +24,7 @@ const LARGE: u32 = 5000;
 const SLICE: u32 = 100;
 /// The first address of the pods of the large Service.
 const LARGE_IPS: u32 = u32::from_be_bytes([10, 240, 0, 1]);
-/// The first address of replacement pods.
+/// The addresses of replacement pods are above this address.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 250, 0, 1]);
 /// Number of Deployments that are updated concurrently.
 const ROLLING: usize = 1000;

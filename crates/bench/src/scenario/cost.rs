@@ -1,4 +1,4 @@
-//! Cost of a query, in CPU time of the server's process.
+//! Cost of a query, in CPU time of the server's processes.
 //!
 //! Each round measures every server for a moment, so that other load on the machine affects all
 //! servers alike. The CPU time of each server is divided by the CPU time of a UDP echo server in
@@ -22,8 +22,8 @@ use crate::zone::{Server, ZoneFile};
 
 /// Name of the echo server that is the baseline.
 const ECHO: &str = "echo";
-/// kubedns uses one socket per core, up to this number. The echo servers and the servers with a
-/// zone file get the same number of sockets or threads.
+/// kubedns uses one socket per core, up to this number. The echo servers get the same number of
+/// sockets, Knot DNS the same number of threads, and NSD the same number of processes.
 const MAX_SOCKETS: usize = 4;
 
 /// Microseconds of CPU time per query, by kind and by index of the server; one value per round.

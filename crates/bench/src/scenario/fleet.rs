@@ -31,11 +31,11 @@ const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
 /// Maximum number of instances that are queried after each change. More queries would take the CPU
 /// time that the other instances need.
 const ASKED: usize = 50;
-/// The pause between two queries to the same instance is at least this time multiplied by the
-/// number of queried instances. So during a start, or for each change, all instances together get
-/// at most ten thousand queries a second.
+/// The pause between two queries to the same instance, during the start or for one change, is at
+/// least this time multiplied by the number of queried instances. So the start, and also each
+/// change, causes at most ten thousand queries a second.
 const SPACING: Duration = Duration::from_micros(100);
-/// The shortest pause between two queries to the same instance.
+/// The shortest pause between two queries to the same instance, during the start or for one change.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Measures with the API server of `BENCH_KUBECONFIG`; `None` if the variable is not set.
@@ -131,8 +131,9 @@ async fn start(
 }
 
 /// Makes the `changes`. After each change, queries up to [`ASKED`] instances, which are spread
-/// evenly over the fleet. Returns the time until the API server accepted each change, and the time
-/// from then to each answer.
+/// evenly over the fleet. Returns two lists. The first list has, for each change, the time until
+/// the API server accepted the change. The second list has, for each change and each queried
+/// instance, the time from the acceptance until an answer showed the change.
 async fn change(
     real: &Real,
     fleet: &[Kubedns],
@@ -169,7 +170,8 @@ async fn change(
     Ok((accepted, answered?))
 }
 
-/// The CPU time that the API server has used, and the octets that it has sent, until `at`.
+/// The CPU time that the API server has used, and the number of octets that the API server has sent
+/// to kubedns, until `at`.
 struct Reading {
     at: Instant,
     cpu: Duration,

@@ -1,9 +1,9 @@
 //! Measures queries for external names: the CPU time, latency and memory of kubedns and of other
 //! forwarders.
 //!
-//! All forwarders have the same upstream. A measurement with uncached names queries new names, each
-//! of them once. The order of the forwarders alternates between rounds. The CPU time is the median
-//! of the rounds; latency and memory are measured once.
+//! All forwarders have the same upstream. Each measurement with uncached names has new names. The
+//! order of the forwarders alternates between rounds. The CPU time is the median of the rounds;
+//! latency and memory are measured once.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -32,8 +32,8 @@ const NEW_NAMES: usize = 120_000;
 const REPEATED_NAMES: usize = 900;
 /// Duration of the latency measurement.
 const PULSE: Duration = Duration::from_secs(3);
-/// Number of names in the latency measurement. It sends a thousand queries a second, so no name is
-/// queried twice.
+/// Number of names in the latency measurement. The measurement takes three seconds, with at most a
+/// thousand queries a second. So no name is queried twice.
 const PULSE_NAMES: usize = 4000;
 
 /// Microseconds of CPU time per query, by index of the forwarder and load; one value per round.

@@ -63,7 +63,8 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
 struct Hung {
     asked: u64,
     answered: u64,
-    /// Time from the end of sending to the last answer.
+    /// Time from the end of sending to the last answer; zero if no answer came after the end of
+    /// sending.
     longest: Duration,
 }
 

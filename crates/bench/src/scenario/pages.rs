@@ -1,4 +1,4 @@
-//! Measures the latency of changes and of forwarded queries while clients read `/explain` and
+//! Measures the latency of changes and of forwarded queries while clients read `/explain` or
 //! `/cache` as fast as they can, and the memory of kubedns while clients read `/cache` slowly.
 
 use std::net::{Ipv4Addr, SocketAddr};

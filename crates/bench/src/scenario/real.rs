@@ -75,8 +75,9 @@ impl Stage<'_> {
         say(&format!(
             "real: kubedns starts {STARTS} times and reads {source}"
         ));
-        // Sets the addresses of the probe Service: an earlier run may have changed them, and
-        // `Real::load` does not replace objects that exist already.
+        // Sets the addresses of the probe Service. An earlier run with another number of Services
+        // had another probe Service, so it may have changed the addresses of this one. `Real::load`
+        // does not replace objects that exist already.
         self.real.change(self.probe).await?;
         let mut starts = Vec::new();
         for _ in 0..STARTS {

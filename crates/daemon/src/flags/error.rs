@@ -103,7 +103,7 @@ fn flag_names(arg: &Arg) -> FlagNames<'_> {
     }
 }
 
-/// The error of the value parser, or the accepted values if there is no such error.
+/// The error of the value parser, or the text of [`accepted_values`] if there is no such error.
 fn value_error(wrong: &clap::Error) -> Box<dyn std::error::Error + 'static> {
     match std::error::Error::source(wrong) {
         Some(source) => match source.downcast_ref::<ValueError>() {
@@ -115,7 +115,8 @@ fn value_error(wrong: &clap::Error) -> Box<dyn std::error::Error + 'static> {
     }
 }
 
-/// The accepted values of an enumeration, according to clap.
+/// A text with the accepted values of an enumeration; `parse error` if clap's error has no such
+/// values.
 fn accepted_values(wrong: &clap::Error) -> String {
     match wrong.get(ContextKind::ValidValue) {
         Some(ContextValue::Strings(all)) => format!("must be one of {}", all.join(", ")),

@@ -1,6 +1,6 @@
-//! Tests of command lines. A command line has the same meaning as for the Go binaries, but
-//! misplaced and misspelt subcommands are rejected. The tests also compare the texts of errors and
-//! of the help.
+//! Tests of command lines. A command line has the same meaning as for the Go binaries, except that
+//! some words that are neither flags nor values are rejected. The tests also compare the texts of
+//! errors and of the help.
 
 use clap::Parser;
 use testkit::table;
@@ -60,7 +60,7 @@ fn small(words: &[&str]) -> Result<Small, Exit> {
 }
 
 #[test]
-fn dialects_of_one_command_line() {
+fn equivalent_spellings_are_parsed_alike() {
     let same = [
         "--dns-port=5353 --profiling --config-period=1m30s",
         "-dns-port=5353 -profiling -config-period=1m30s",
@@ -80,7 +80,7 @@ fn dialects_of_one_command_line() {
 }
 
 #[test]
-fn values_are_left_as_they_are() {
+fn string_values_are_not_changed() {
     let options = small(&[
         "--domain=",
         "--configDir",
@@ -98,7 +98,7 @@ fn values_are_left_as_they_are() {
 }
 
 #[test]
-fn verbosity_in_all_spellings() {
+fn all_spellings_of_verbosity_are_parsed() {
     for words in [
         &["-v2"][..],
         &["-v=2"],
@@ -206,7 +206,7 @@ struct Both {
 }
 
 #[test]
-fn version_flag_prints_version() {
+fn version_is_printed_if_requested_without_mistake() {
     let (version, commit) = (crate::version::VERSION, crate::version::COMMIT);
     let plain = format!("Kube-DNS {version}, kube-dns, commit {commit}\n");
     let raw = format!("\"{}\"\n", crate::version::VERSION);
@@ -287,7 +287,8 @@ fn go_help_has_layout_of_go() {
         let at = lines.iter().position(|line| *line == new).unwrap();
         lines.drain(at..at + 2);
     }
-    // The help text of -vmodule comes from a newer klog.
+    // Our help text of -vmodule comes from a newer klog than the recorded text, and ends with these
+    // words.
     let newer = " (only works for the default text log format)";
     let lines: Vec<&str> = lines
         .iter()
@@ -304,7 +305,7 @@ fn parse_rejects_stray_words() {
 }
 
 #[test]
-fn parse_program_ignores_stray_words() {
+fn parse_program_ignores_stray_words_after_first_word() {
     let none: &[&str] = &[];
     let pflag: [(&[&str], &[&str]); 6] = [
         (&["--dns-port=1"], none),
@@ -335,6 +336,8 @@ fn parse_program_ignores_stray_words() {
     assert_eq!(nanny.options.rest, ["-k", "tap"]);
     assert_eq!(nanny.ignored, ["false", "-no-such-flag"]);
 
+    // A command line that begins with a word instead of a flag is an error, because the word may be
+    // a misspelt subcommand. An empty word is ignored.
     let words = argv(&["dnsmasq", "--", "-k"]);
     let exit =
         parse_program::<Passing>("dnsmasq-nanny", Style::Go, &["tap", "top"], words).unwrap_err();
@@ -344,7 +347,7 @@ fn parse_program_ignores_stray_words() {
 }
 
 #[test]
-fn misplaced_subcommand_is_a_mistake() {
+fn unknown_or_misplaced_subcommand_is_rejected() {
     let similar = "did you mean explain?";
     let first = "explain must be the first word";
     let neither = "kube-dns accepts only flags, or one of explain, tap, top as the first word";
@@ -408,7 +411,7 @@ proptest::proptest! {
     }
 
     #[test]
-    fn positional_words_follow_dashes(words in proptest::collection::vec("\\PC{0,10}|-[a-z-]{1,8}", 0..8)) {
+    fn words_after_dashes_are_positional(words in proptest::collection::vec("\\PC{0,10}|-[a-z-]{1,8}", 0..8)) {
         let argv = ["-restartDnsmasq", "--"].into_iter().map(OsString::from).chain(words.iter().map(OsString::from));
         let options: Passing = parse("x", Style::Go, argv).unwrap();
         proptest::prop_assert_eq!(options.rest, words.iter().map(OsString::from).collect::<Vec<_>>());

@@ -51,7 +51,7 @@ struct HelpRow {
     /// The type's name; empty for booleans.
     kind: String,
     help: String,
-    /// The default value as printed; empty if there is none.
+    /// The default value as printed; empty if none is printed.
     default: String,
 }
 
@@ -105,7 +105,7 @@ impl HelpRow {
     }
 }
 
-/// The default as Go prints it: nothing for zero values, text in quotes.
+/// The default as Go prints it: nothing for zero values, strings in quotes, and `"[]"` for lists.
 fn default_text(arg: &Arg, kind: &str) -> String {
     if matches!(arg.get_action(), ArgAction::Append) {
         return "\"[]\"".to_owned();
@@ -135,7 +135,7 @@ fn write_pflag_rows(text: &mut String, rows: &[HelpRow]) {
 
 fn write_go_rows(text: &mut String, rows: &[HelpRow]) {
     for row in rows {
-        // Go's flag package names only the types that it knows, and calls others `value`.
+        // Go's flag package names only the types that it knows, and calls all other types `value`.
         let kind = match row.kind.as_str() {
             "" => "",
             known @ ("string" | "int" | "uint" | "duration" | "float") => known,

@@ -19,9 +19,9 @@ pub(super) struct CommandWords {
     pub(super) stray: Vec<OsString>,
     /// All words after `--`, in order.
     pub(super) after_dashes: Vec<OsString>,
-    /// Whether the command line begins with a word that is not a flag, such as a misspelt
-    /// subcommand. An empty word does not count, because templates may leave empty words in a
-    /// command line.
+    /// Whether the command line begins with a word that is neither a flag nor `--`, such as a
+    /// misspelt subcommand. An empty word does not count, because templates may leave empty words
+    /// in a command line.
     pub(super) begins_with_word: bool,
     /// The requested output format of `--version`, if any.
     pub(super) version: Option<VersionFormat>,
@@ -193,7 +193,7 @@ impl<'a> TypedFlag<'a> {
         let mut flag = OsString::from(format!("--{name}="));
         match value {
             Some(value) => flag.push(value),
-            // The next word is never the value of a boolean, as in Go.
+            // As in Go, the next word is never the value of a switch.
             None if is_switch(arg) => flag.push("true"),
             None => {
                 let Some(next) = argv.next() else {

@@ -14,8 +14,8 @@ use super::ClientAddr;
 /// The reason why a request does not pass the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NotLocal {
-    /// The client's address is neither `127.0.0.1` nor `::1`. This includes clients in the pod that
-    /// connect to the pod's address.
+    /// The client's address is unknown, or neither `127.0.0.1` nor `::1`. This includes clients in
+    /// the pod that connect to the pod's address.
     #[error("only clients within the pod may read this page, and only at 127.0.0.1 or ::1")]
     Client,
     /// The Host header is missing, repeated, or neither an IP address nor `localhost`. The owner of

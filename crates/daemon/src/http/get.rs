@@ -12,13 +12,14 @@ use tokio::net::TcpStream;
 const SHOWN: usize = 80;
 /// Maximum size of the head of a streaming page, in octets.
 const MAX_HEAD: usize = 16 * 1024;
-/// Maximum size of the body of a streaming page whose status is not 200, in octets.
+/// Maximum number of octets of the body that [`get_streaming`] reads if the status is not 200. The
+/// rest of the body is ignored.
 const MAX_ERROR_BODY: u64 = 64 * 1024;
 
 /// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The status line, without control characters.
+    /// The status line, without control characters and truncated to 80 characters.
     pub status_line: String,
     /// The status code.
     pub status: u16,
@@ -44,7 +45,7 @@ impl Page {
 /// A failed request.
 #[derive(Debug, Error)]
 pub enum GetError {
-    /// The target contains characters that break the request.
+    /// The target contains a space, a control character or a character that is not ASCII.
     #[error("{0:?} is not a valid path")]
     Target(String),
     /// The connection failed.
@@ -61,8 +62,8 @@ pub enum GetError {
     NotHttp(String),
 }
 
-/// Host and port of a URL `http://HOST:PORT`, whose scheme may be missing. `None` for any other
-/// URL.
+/// Host and port of a URL `http://HOST:PORT`. The scheme may be missing, and a slash may follow the
+/// port. `None` for any other URL.
 pub fn authority(url: &str) -> Option<&str> {
     let rest = url.strip_prefix("http://").unwrap_or(url);
     let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -137,7 +138,8 @@ impl StreamingPage {
     ///
     /// # Errors
     ///
-    /// [`GetError`] if the connection breaks or a line is longer than `size` octets.
+    /// [`GetError`] if the connection breaks, or if the line with its newline is longer than `size`
+    /// octets.
     pub async fn line(&mut self, size: usize) -> Result<Option<String>, GetError> {
         let mut line = Vec::new();
         let length = (&mut self.0)

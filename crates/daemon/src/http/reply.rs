@@ -61,7 +61,7 @@ pub fn not_found() -> WarpResponse {
     plain_error(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-/// The response of Go's `http.Error`.
+/// The response of Go's `http.Error`. Go adds a line feed to the body, but this function does not.
 pub fn plain_error(status: StatusCode, body: impl Into<String>) -> WarpResponse {
     let mut response = text(status, body);
     response

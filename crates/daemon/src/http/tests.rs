@@ -123,7 +123,7 @@ async fn wildcard_address_serves_both_families() {
 }
 
 #[tokio::test]
-async fn specific_address_is_bound_alone() {
+async fn specific_address_is_bound() {
     let hosts = ["127.0.0.1", "127.0.0.2"]
         .into_iter()
         .chain(ipv6_is_here().then_some("::1"));

@@ -11,7 +11,8 @@ use super::LogFormat;
 use crate::error_chain::ErrorChain;
 use crate::flags::quote;
 
-/// Maximum length of a value, in bytes. A truncated value ends with the number of missing bytes.
+/// Maximum length of the message and of each value, in bytes. After a truncated text, a note with
+/// the number of missing bytes is added.
 const LONGEST: usize = 4096;
 
 /// The content of a line.
@@ -25,8 +26,8 @@ pub(super) struct KlogLine<'a> {
 }
 
 impl KlogLine<'_> {
-    /// The text of the line with its line feed. Control characters are escaped, so that neither
-    /// the message nor a value can begin another line.
+    /// The text of the line with its line feed. Line feeds in the message and in the values are
+    /// escaped, so the text is a single line.
     pub(super) fn render(&self, format: LogFormat) -> String {
         match format {
             LogFormat::Klog => self.render_klog(),
@@ -163,7 +164,7 @@ fn truncate(text: fmt::Arguments<'_>) -> String {
     }
 }
 
-/// The first [`LONGEST`] bytes of a text, and the number of bytes after them.
+/// The beginning of a text, at most [`LONGEST`] bytes, and the number of bytes after it.
 #[derive(Default)]
 struct TruncatedText {
     text: String,

@@ -107,7 +107,7 @@ impl LogFilter {
         Self { v: v.0, modules }
     }
 
-    /// Whether this event is written.
+    /// Whether `-v` and `--vmodule` allow an event with this metadata.
     pub(super) fn allows(&self, metadata: &Metadata<'_>) -> bool {
         let file = basename(metadata.file().unwrap_or_default());
         // A file named by `--vmodule` has its own level, which may also be lower than `-v`.

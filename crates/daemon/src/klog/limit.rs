@@ -98,8 +98,7 @@ impl LineLimiter {
             }
         }
 
-        // If nothing is reported, no pause begins, and the next suppressed line is reported at
-        // once.
+        // If nothing is reported, no pause begins.
         if !found.is_empty() {
             state.reported = Some(now);
         }

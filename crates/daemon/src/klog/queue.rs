@@ -160,7 +160,7 @@ mod tests {
     fn unread_pipe_loses_lines_without_delay() {
         let (queue, reader) = queue();
         let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
-        // The queue, the current write and the pipe together hold less than this.
+        // The queue, the current write and the pipe together hold fewer lines than `pushed`.
         let pushed = 4 * CAPACITY / line.len();
         for _ in 0..pushed {
             queue.push(&line);

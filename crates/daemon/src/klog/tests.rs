@@ -75,7 +75,7 @@ fn verbosity_chooses_what_is_written() {
 }
 
 #[test]
-fn vmodule_raises_single_files() {
+fn vmodule_raises_verbosity_of_named_file_only() {
     let flags = LogFlags {
         vmodule: "tests=6".parse().unwrap(),
         ..LogFlags::default()
@@ -121,7 +121,7 @@ fn repeated_lines_are_limited_and_counted() {
 }
 
 #[test]
-fn details_are_not_limited() {
+fn trace_lines_are_not_limited() {
     let flags = LogFlags {
         v: Verbosity(6),
         ..LogFlags::default()

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefix_is_escaped_as_in_go() {
+    fn prefix_is_escaped_as_in_kube_dns() {
         for (given, expected) in [
             ("skydns", "skydns"),
             ("my-ns", "my_ns"),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn text_format() {
+fn metrics_are_rendered_in_text_format() {
     let metrics = Metrics::new("test").unwrap();
     metrics.int_counter("a_total", "Help.").unwrap().inc();
     let buckets = metrics
@@ -25,7 +25,7 @@ fn text_format() {
 }
 
 #[test]
-fn process_metrics_have_names_of_go() {
+fn metrics_of_prometheus_client_for_go_are_exported() {
     let text = Metrics::new("test").unwrap().render().unwrap();
     let value = |name: &str| -> f64 {
         let line = text
@@ -58,7 +58,7 @@ fn process_metrics_have_names_of_go() {
 }
 
 #[test]
-fn scrapes_count_themselves() {
+fn scrapes_are_counted_by_status() {
     let metrics = Metrics::new("test").unwrap();
     assert_eq!(metrics.reply().status(), StatusCode::OK);
     assert_eq!(metrics.reply().headers()["content-type"], CONTENT_TYPE);

@@ -71,7 +71,7 @@ async fn internal_stop_also_drains() {
 /// After the signal, a process stays ready for half of the lameduck duration, but for at most four
 /// seconds.
 #[tokio::test]
-async fn readiness_ends_before_answers() {
+async fn readiness_ends_by_half_of_lameduck_and_stop_comes_at_its_end() {
     let _alone = ALONE.lock().await;
     for (lameduck, ready) in [(10, 4), (5, 2), (0, 0)] {
         let shutdown = Shutdown::default();

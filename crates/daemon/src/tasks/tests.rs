@@ -12,7 +12,7 @@ async fn until(stop: CancellationToken) -> io::Result<()> {
 }
 
 #[tokio::test]
-async fn all_end_when_told_to() {
+async fn join_succeeds_if_tasks_end_after_stop() {
     let stop = CancellationToken::new();
     let mut tasks = Tasks::new(stop.clone());
     tasks.critical("one", until(stop.clone()));
@@ -60,7 +60,7 @@ async fn task_panic_is_failure() {
 }
 
 #[tokio::test]
-async fn waiting_has_a_bound() {
+async fn join_fails_if_task_outlasts_bound() {
     let stop = CancellationToken::new();
     let mut tasks = Tasks::new(stop.clone());
     tasks.critical("is deaf", std::future::pending::<io::Result<()>>());

@@ -7,7 +7,7 @@ use crate::console::Console;
 /// The longest line, in bytes. Longer lines are split, so that the memory per container is bounded.
 const LONGEST_LINE: u64 = 8 * 1024;
 
-/// Copies until the stream ends. Octets that are not UTF-8 are replaced.
+/// Copies until the stream ends or fails. Octets that are not UTF-8 are replaced.
 pub(super) async fn copy(stream: impl AsyncRead + Unpin, name: &'static str, console: Console) {
     let mut reader = BufReader::new(stream);
     let mut line = Vec::new();

@@ -49,7 +49,7 @@ fn commands(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn guide_has_every_record_kind() {
+fn guide_for_embedded_api_server_lists_all_commands() {
     let access = Access::MasterUrl("http://127.0.0.1:5305".to_owned());
     let text = text(&services(), &endpoints(), &access, true);
     assert!(
@@ -88,7 +88,7 @@ fn guide_has_every_record_kind() {
 }
 
 #[test]
-fn bare_cluster_guide_is_not_empty() {
+fn guide_for_real_cluster_has_only_reading_commands() {
     let access = Access::Kubeconfig("/home/me/.kube/config".into());
     let text = text(&services()[..1], &endpoints()[..1], &access, false);
     let commands = commands(&text);
@@ -108,6 +108,6 @@ fn bare_cluster_guide_is_not_empty() {
     assert!(!text.contains("acme"), "{text}");
     assert!(
         !text.contains("edit") && !text.contains("create"),
-        "a command would change a real cluster: {text}"
+        "no command may change a real cluster: {text}"
     );
 }

@@ -40,7 +40,7 @@ async fn hold(server: SocketAddr, answers: &str) {
 }
 
 #[tokio::test]
-async fn example_names_answer_until_stopped() {
+async fn upstream_serves_only_acme_example_and_stops_without_error() {
     let mut running = start(false);
     let answers = r#"
         payments.acme.example. | A     | NOERROR  | 192.0.2.80

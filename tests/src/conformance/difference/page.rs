@@ -45,7 +45,7 @@ listed answer no longer differs. *Pinned by* lists the tests of the difference, 
 This command makes the page again: `UPDATE_DIFFERENCES_PAGE=1 cargo test -p tests --lib differences_page`.
 ";
 
-/// Maximum number of scenarios and tests that an entry shows. A longer list is folded.
+/// Maximum number of items in a *Pinned by* list that is not folded.
 const PINS_IN_VIEW: usize = 3;
 
 /// The path of the page.

@@ -1,5 +1,5 @@
 //! Tests that the difference files match the recorded scenarios and `docs/differences.md`. Also
-//! tests that differences change the expected answers, and that wrong files are rejected.
+//! tests that differences change the expected answers, and that invalid differences are rejected.
 
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ fn differences_page_matches_its_data() {
 }
 
 #[test]
-fn differences_have_anchor_and_sentence() {
+fn differences_have_unique_anchors_and_short_sentences() {
     let all = Differences::load(&vector::load_all().expect("the vectors must be loaded"))
         .expect("the differences must be loaded");
     let mut anchors = Page::parse(&page::render(&all)).anchors;
@@ -90,7 +90,7 @@ fn differences_have_anchor_and_sentence() {
 }
 
 #[test]
-fn edit_changes_listed_answer() {
+fn edits_change_recorded_and_listed_answers() {
     let nodata = difference("nodata", "strict", answers(0, "x. A", "NOERROR"));
     let flags = difference("flags", "strict", json!({"edit": "negative-flags"}));
     let opt = difference("opt", "always", json!({"edit": "answer-opt"}));
@@ -128,18 +128,18 @@ fn edit_changes_listed_answer() {
 }
 
 #[test]
-fn misplaced_difference_is_rejected() {
+fn invalid_difference_is_rejected() {
     let unverified = "a: the difference has no answer, no edit and no test";
     let no_test = json!({"tests": ["tests/none.rs"]});
     let no_difference = "a: s 0.0 x. A: the listed answer is expected even without this difference";
     for (name, extra, expected) in [
         (
-            "y",
+            "wrong question",
             answers(0, "y. A", "NOERROR"),
             "a: s 0.0 y. A: the question is x. A, not y. A",
         ),
         (
-            "step",
+            "no such step",
             answers(1, "x. A", "NOERROR"),
             "a: s 1.0 x. A: the scenario has no such step",
         ),

@@ -18,7 +18,7 @@ impl Cluster {
         Self { server }
     }
 
-    /// Starts an API server that mirrors all Endpoints into `EndpointSlices`.
+    /// Starts an API server without objects. The server mirrors Endpoints to `EndpointSlices`.
     pub(crate) fn start_with_slices() -> Self {
         let server = RunningApiServer::start(Options {
             mirror_endpoints: true,
@@ -36,7 +36,7 @@ impl Cluster {
         &self.server.faults
     }
 
-    /// Stores objects exactly as given, and creates missing namespaces of these objects.
+    /// Stores objects as given, with new versions, and creates missing namespaces of these objects.
     pub(crate) fn load(&self, objects: &[Value]) -> anyhow::Result<()> {
         for object in objects {
             self.set(object.clone())
@@ -64,7 +64,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stores one object exactly as given, and creates its namespace if the namespace is missing.
+    /// Stores one object as given, with a new version, and creates its namespace if the namespace
+    /// is missing.
     pub(crate) fn set(&self, object: Value) -> anyhow::Result<()> {
         self.make_namespace_of(&object)?;
         self.server.store.set(object)?;
@@ -75,7 +76,7 @@ impl Cluster {
         self.server.store.delete(resource, namespace, name);
     }
 
-    /// Applies a watch event.
+    /// Applies a watch event, and creates the namespace of its object if the namespace is missing.
     pub(crate) fn apply(&self, event: &Value) -> anyhow::Result<()> {
         self.make_namespace_of(event.get("object").unwrap_or(&Value::Null))?;
         self.server

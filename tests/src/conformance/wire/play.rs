@@ -24,8 +24,7 @@ use crate::conformance::verdict::{Bench, Outcome, Verdict};
 /// configuration.
 const NO_EFFECT: Duration = Duration::from_millis(900);
 
-/// The time within which a changed configuration or Node must take effect. No marker ([`Markers`])
-/// shows that the server has applied such a change.
+/// The time within which a change without a marker ([`Markers`]) must take effect.
 const UNMARKED: Duration = Duration::from_secs(10);
 
 struct Stage<'a> {

@@ -31,7 +31,7 @@ impl Target {
         matches!(self, Self::Ours(_))
     }
 
-    /// Returns whether the server reads `EndpointSlices`.
+    /// Returns whether the server gets the flag [`READ_SLICES`].
     pub(crate) fn reads_slices(&self) -> bool {
         matches!(self, Self::Ours(flags) if flags.iter().any(|flag| flag == READ_SLICES))
     }
@@ -96,7 +96,7 @@ impl Server {
         ended
     }
 
-    /// Waits until `/readiness` reports that the first lists are complete.
+    /// Waits until `/readiness` returns 200.
     pub(crate) async fn ready(&mut self) -> anyhow::Result<()> {
         let http = self.http;
         self.until("was ready", START, async || {

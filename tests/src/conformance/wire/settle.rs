@@ -3,9 +3,9 @@
 //! name of the marker until the server answers with the marker's address.
 //!
 //! Services and Endpoints arrive on different watches, so each watch has its own markers. All
-//! markers are removed before the questions of a step are sent. No address is used twice: the
-//! records of a removed marker may remain for a while, and would look like the records of the new
-//! marker.
+//! markers are removed before the questions of a step are sent. No address is used twice: all
+//! markers on the watch of Endpoints have the same name, so with a repeated address, the answer for
+//! an older marker would look like the answer for the new one.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -19,8 +19,9 @@ use testkit::query::Query;
 use super::cluster::Cluster;
 use super::server::Server;
 
-/// The namespace of the markers. The API server makes EndpointSlices from Endpoints in the order of
-/// the namespaces. This namespace is the last one, so the slice of a marker is made last.
+/// The namespace of the markers. If the embedded API server mirrors Endpoints to EndpointSlices, it
+/// does so in the order of the namespaces. This namespace is the last one, so the slice of a marker
+/// is made last.
 const NAMESPACE: &str = "zz-conformance-markers";
 const HEADLESS: &str = "headless";
 /// The addresses of the markers follow this address.

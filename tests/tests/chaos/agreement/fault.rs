@@ -16,7 +16,7 @@ use tests::chaos::{Mood, Outside, Relay, Rig, Topology};
 use tests::e2e::{PATIENCE, Ports, get};
 use tokio::net::UdpSocket;
 
-/// A fault of the pod, or of a server around it.
+/// A fault that the test causes, in the pod or outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     UpstreamsSilent,
@@ -35,7 +35,7 @@ pub(super) enum Fault {
     KubednsKilledThrice,
     DnsmasqKilledThrice,
     DnsmasqHangsThrice,
-    /// dnsmasq hangs, and so does the nanny, which would otherwise kill it.
+    /// dnsmasq hangs, and so does the nanny, which would otherwise kill dnsmasq.
     DnsmasqAndNannyFrozen,
     NannyFrozen,
     /// A client exceeds the rate of `--client-qps`.

@@ -1,4 +1,4 @@
-//! Numbers and durations as Go reads and prints them.
+//! Values in the syntax of Go: durations, integers, booleans and quoted text.
 
 use proptest::prelude::*;
 
@@ -66,7 +66,7 @@ fn invalid_durations_are_rejected() {
 }
 
 #[test]
-fn period_of_zero_means_never() {
+fn period_of_zero_or_less_means_never() {
     for (text, expected) in [
         ("10s", Duration::from_secs(10)),
         ("1ns", Duration::from_nanos(1)),
@@ -84,7 +84,7 @@ fn period_of_zero_means_never() {
 }
 
 #[test]
-fn integers_in_every_base() {
+fn integers_are_parsed_as_in_go() {
     let cases: [(&str, Option<i32>); 20] = [
         ("0", Some(0)),
         ("-0", Some(0)),
@@ -125,7 +125,7 @@ fn integers_in_every_base() {
 }
 
 #[test]
-fn plain_decimals() {
+fn atoi_accepts_only_decimal_integers() {
     assert_eq!(atoi("007"), Ok(7));
     assert_eq!(atoi("-7"), Ok(-7));
     for text in ["", "+", "0x7", "7_0", "7 ", "notanumber"] {
@@ -139,7 +139,7 @@ fn plain_decimals() {
 }
 
 #[test]
-fn truth_values() {
+fn booleans_are_parsed_as_in_go() {
     for text in ["1", "t", "T", "true", "True", "TRUE"] {
         assert_eq!(boolean(text), Ok(true));
     }

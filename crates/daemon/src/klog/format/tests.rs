@@ -28,7 +28,7 @@ const CANNOT_READ: &str = r#"Ecannot read path="/a b" count=3 fine=true"#;
 const FORGED: &str = r#"Wtwo\nlines\u{1b}[2J value="x\nE1121 forged] line\"""#;
 
 #[test]
-fn klog_lines() {
+fn klog_line_has_klog_form_and_escapes_control_characters() {
     let values = [
         ("path", "/a b".into()),
         ("count", 3.into()),
@@ -49,7 +49,7 @@ fn klog_lines() {
 }
 
 #[test]
-fn json_lines() {
+fn json_line_is_one_object_with_all_fields() {
     let fields = fields(
         "cannot\nread",
         &[("path", "/a".into()), ("msg", "other".into())],

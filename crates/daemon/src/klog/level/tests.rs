@@ -11,7 +11,7 @@ fn verbosity_is_decimal_number() {
 }
 
 #[test]
-fn module_levels() {
+fn vmodule_pattern_sets_level_of_file() {
     let modules: VmoduleLevels = "watch=6,eng*=4,?dp.rs=5".parse().unwrap();
     let cases = [
         ("watch.rs", Some(6)),
@@ -46,7 +46,7 @@ fn verbosity_selects_levels() {
 /// A crate of the project that is missing from [`OURS`] would log only errors and warnings by
 /// default.
 #[test]
-fn project_crates_are_known() {
+fn ours_has_each_project_crate_that_logs() {
     let crates = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap();
     for name in crates.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
         let logs = !["bench", "manuals", "properties"].contains(&name.as_str());

@@ -63,7 +63,7 @@ fn flood_is_counted_and_reported() {
 }
 
 #[test]
-fn suppressed_lines_are_reported_each_second() {
+fn suppressed_lines_are_reported_at_most_once_per_second() {
     let limiter = LineLimiter::default();
     let start = Instant::now();
     let flood = |count: usize, at| (0..count).filter(|_| limiter.admit(&FLOOD, at)).count();

@@ -29,7 +29,7 @@ fn soft_limits_are_parsed() {
 }
 
 #[test]
-fn network_bytes() {
+fn network_octets_are_parsed() {
     let text = "TcpExt: A B\nTcpExt: 1 2\nIpExt: InNoRoutes InOctets OutOctets\nIpExt: 0 5 7\n";
     assert_eq!(parse_ip_extension(text, "InOctets"), Some(5.0));
     assert_eq!(parse_ip_extension(text, "OutOctets"), Some(7.0));
