@@ -54,6 +54,7 @@ soak: dnsmasq ## Run the release build for 30 minutes under load and changes, ch
 fmt: ## Format the code
 	cargo fmt --all
 
+# Alone, treecache must name each feature that it needs. In the workspace, other crates turn on features for it.
 lint: ## Check formatting, lints and spelling
 	cargo fmt --all --check
 	@if typos --version >/dev/null 2>&1; then \
@@ -62,7 +63,6 @@ lint: ## Check formatting, lints and spelling
 		echo "WARNING: typos is not installed. Spelling is NOT checked. (cargo install --locked typos-cli, or pip install typos)" >&2; \
 	fi
 	cargo clippy --workspace --all-targets -- -D warnings
-	# Alone, treecache must name each feature that it needs. In the workspace, other crates turn on features for it.
 	cargo check --quiet --package treecache
 
 deny: ## Check the dependencies with cargo-deny (licences, duplicates, sources, known vulnerabilities), and the pinned actions (needs network)

@@ -1,7 +1,7 @@
-//! Limits the number of log lines about queries that are rejected because a client sends too many
-//! queries, or because too many queries are in flight.
+//! Limits the number of log lines about queries and connections that are rejected, because a client
+//! sends or opens too many, or because too many queries are in flight.
 //!
-//! Many queries a second may be rejected. A line for each would flood the log.
+//! Many may be rejected in a second. A line for each would flood the log.
 
 use std::time::{Duration, Instant};
 
