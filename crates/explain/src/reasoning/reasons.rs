@@ -11,7 +11,7 @@ use skydns::external_rules::RuleKey;
 use wire::Name;
 
 use self::service::{missing_external_name, missing_service_name};
-use self::shared::{namespace_not_served, no_such_type};
+use self::shared::{namespace_not_served, no_such_records};
 use crate::document::{
     CodedNote, DnsmasqAsks, LookupOutcome, NameKind, NameRoute, ServiceObjects, ShownServiceKind,
 };
@@ -159,8 +159,8 @@ fn preferred_zone_only(evidence: Evidence<'_>, candidate: &NameCandidate) -> Opt
         return None;
     }
     let text = format!(
-        "the answer has only {near} of {all} endpoints, because of --prefer-zone; the names of \
-         the other endpoints still resolve"
+        "because of --prefer-zone, the answer has only {near} of {all} endpoints: those for the \
+         preferred zone or for the node of kubedns; the names of the other endpoints still resolve"
     );
     Some(CodedNote::new("preferred_zone", text))
 }
@@ -473,9 +473,9 @@ fn missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<Cod
         | NameKind::WellKnown
         | NameKind::Zone { .. }
         | NameKind::OwnName { target: None }
-        | NameKind::Federation { .. } => Some(no_such_type(candidate)),
+        | NameKind::Federation { .. } => Some(no_such_records(candidate)),
         NameKind::Reverse { .. } => {
-            Some(rule_for_external_name(candidate).unwrap_or_else(|| no_such_type(candidate)))
+            Some(rule_for_external_name(candidate).unwrap_or_else(|| no_such_records(candidate)))
         }
     }
 }
@@ -520,7 +520,7 @@ fn missing_pod(
     };
     // The name exists, so only records of the requested type are missing.
     if candidate.outcome() != LookupOutcome::NxDomain {
-        return no_such_type(candidate);
+        return no_such_records(candidate);
     }
 
     let text = match snapshot.pods {

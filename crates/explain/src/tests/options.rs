@@ -137,7 +137,7 @@ fn external_zone_names_are_explained() {
         "the name resolves, but connections fail: Service apps/shop has no ready endpoints";
     let missing = "there is no Service \"nothing\" in namespace apps";
     let no_type = "the name exists and has no AAAA records";
-    let no_record = "this name has no records of type A";
+    let no_name = "neither this name nor a name below it has records";
     let exposed = [
         "shop.apps.k8s.example. A",
         "_http._tcp.shop.apps.k8s.example. SRV",
@@ -151,7 +151,7 @@ fn external_zone_names_are_explained() {
             no_address,
         ),
         ("nothing.apps.k8s.example. A", "no_such_service", missing),
-        ("nothing.k8s.example. A", "no_such_type", no_record),
+        ("nothing.k8s.example. A", "no_such_name", no_name),
     ] {
         cluster.expect(REASON, &[(words, ["nx_domain", code, text])]);
     }
@@ -219,8 +219,9 @@ fn preferred_zone_limits_addresses() {
         }),
         ..RecordOptions::default()
     });
-    let text = "the answer has only 3 of 4 endpoints, because of --prefer-zone; the names of the \
-                other endpoints still resolve";
+    let text = "because of --prefer-zone, the answer has only 3 of 4 endpoints: those for the \
+                preferred zone or for the node of kubedns; the names of the other endpoints still \
+                resolve";
     let spread = [
         "spread.apps.svc.cluster.local. A",
         "_http._tcp.spread.apps.svc.cluster.local. SRV",

@@ -62,7 +62,7 @@ fn further_zone_names_are_answered() {
         cluster(true).expect(pointers, &[(words, expected)]);
     }
     let reasons = cluster(true).reasons("gone.apps.svc.clusterset.local. A");
-    assert_eq!(reasons, ["no_such_type"]);
+    assert_eq!(reasons, ["no_such_name"]);
     let no_mail = ["the name exists and has no MX records"];
     let rows = [("web.apps.svc.clusterset.local. MX", no_mail)];
     cluster(true).expect(["/detail/reasons/0/text"], &rows);

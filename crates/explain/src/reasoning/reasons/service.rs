@@ -6,7 +6,7 @@ use cluster::snapshot::Snapshot;
 use wire::Name;
 use wire::rtype;
 
-use super::shared::{namespace_not_served, no_such_type};
+use super::shared::{namespace_not_served, no_such_records};
 use crate::document::{
     CodedNote, LookupOutcome, NameKind, ServiceObjects, ShownEndpoints, ShownPort, ShownService,
     ShownServiceKind,
@@ -216,7 +216,7 @@ fn external_name(
             let text = format!("Service {key} is an alias of {target}, {failure}");
             CodedNote::new("alias_fails", text)
         }
-        _ => no_such_type(candidate),
+        _ => no_such_records(candidate),
     }
 }
 
@@ -354,7 +354,7 @@ fn no_such_port(
     });
     // The port has an SRV record, so the query was for another type.
     if exists && !port.is_empty() {
-        return no_such_type(candidate);
+        return no_such_records(candidate);
     }
 
     let known = match ports {
@@ -380,7 +380,7 @@ fn no_address_of_family(
     let family = match candidate.answers.as_slice() {
         [answer] if answer.qtype == "A" => "IPv4",
         [answer] if answer.qtype == "AAAA" => "IPv6",
-        _ => return no_such_type(candidate),
+        _ => return no_such_records(candidate),
     };
 
     let text = match (&candidate.kind, service.kind) {

@@ -1,6 +1,6 @@
 //! Reasons for a missing answer that apply to names of Services and to other names.
 
-use crate::document::{CodedNote, LookupOutcome};
+use crate::document::{CodedNote, LookupOutcome, NameKind};
 use crate::facts::candidate::NameCandidate;
 use crate::list::join;
 
@@ -10,7 +10,16 @@ pub(super) fn namespace_not_served(namespace: &str) -> CodedNote {
     CodedNote::new("namespace_not_served", text)
 }
 
-pub(super) fn no_such_type(candidate: &NameCandidate) -> CodedNote {
+/// The name has no records, or none of the types of the query.
+pub(super) fn no_such_records(candidate: &NameCandidate) -> CodedNote {
+    // Like kube-dns, kubedns answers NXDOMAIN to A queries for the cluster domain itself, although
+    // names below it have records.
+    let is_apex = matches!(candidate.kind, NameKind::Apex);
+    if candidate.outcome() == LookupOutcome::NxDomain && !is_apex {
+        let text = "neither this name nor a name below it has records";
+        return CodedNote::new("no_such_name", text);
+    }
+
     let types: Vec<&str> = candidate
         .answers
         .iter()
