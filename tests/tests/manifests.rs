@@ -276,8 +276,8 @@ fn granted_resources(role: &Value) -> BTreeSet<String> {
     resources
 }
 
-/// Each node has a pod of its own. The queries of the node's clients go to this pod. A new pod runs
-/// before the old pod ends.
+/// Each node has a pod of its own. The Service prefers this pod for the clients on the node. During
+/// an update, a new pod is ready before the old pod ends.
 #[test]
 fn node_has_pod_of_its_own() {
     let objects = rendered("node");

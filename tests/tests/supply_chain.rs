@@ -1,7 +1,7 @@
-//! Checks that each dependency comes from crates.io and has a licence that `deny.toml` allows.
-//! Checks that THIRD-PARTY-LICENCES.md lists the licences, and that `images/licences` prints those
-//! of the sidecar. The tests do not need cargo-deny. `make deny` runs cargo-deny, which checks
-//! more.
+//! Checks that each dependency comes from crates.io, and that the dependencies for x86-64 Linux
+//! have licences that `deny.toml` allows. Checks that THIRD-PARTY-LICENCES.md is up to date, and
+//! that `images/licences` prints the crates and licences of the sidecar. The tests do not need
+//! cargo-deny. `make deny` runs cargo-deny, which checks more.
 
 #![allow(
     clippy::expect_used,

@@ -232,7 +232,7 @@ impl Faults {
     }
 
     /// Requires a bearer token. Requests without a token come from `system:anonymous` and get a
-    /// 403; requests with another token get a 401. `None` accepts all requests.
+    /// 403; requests with another token get a 401. With `None`, requests need no token.
     pub fn require_token(&self, token: Option<&str>) {
         self.shared.state.lock().token = token.map(ToOwned::to_owned);
     }

@@ -41,7 +41,7 @@ impl ListQuery {
                 "resourceVersionMatch: Forbidden: not supported by this server",
             ));
         }
-        // A limit with a resourceVersion requests the state at exactly that version.
+        // A limit with a resourceVersion above 0 requests the state at exactly that version.
         if limit > 0 && version.is_some_and(|version| version > 0) {
             return Err(invalid_options(
                 "limit: Forbidden: not supported by this server with a resourceVersion above 0",
@@ -126,7 +126,7 @@ fn first_listing(store: &Store, resource: Resource, query: &ListQuery) -> Result
     }
 }
 
-/// The listing that the continue token names, and the smallest key of the next page.
+/// The listing that the continue token names, and a lower bound for the keys of the next page.
 fn next_listing(
     store: &Store,
     resource: Resource,

@@ -110,7 +110,7 @@ impl Kubedns {
         }
     }
 
-    /// The address that kubedns listens on.
+    /// The loopback address and the DNS port of kubedns.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

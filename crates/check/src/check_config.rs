@@ -123,7 +123,7 @@ impl ConfigData {
 
 /// Writes the configuration of `CoreDNS` for the `ConfigMap` in FILE or DIR, for the arguments of
 /// the containers named kubedns in FILE, and for `--kubedns-args`. FILE must have exactly one
-/// `ConfigMap`, or at most one if it has arguments of kubedns.
+/// `ConfigMap`. If FILE has arguments of kubedns, the `ConfigMap` may be missing.
 fn write_corefile(options: &Options) -> Result<Exit, String> {
     let mut arguments = Vec::new();
     let maps = if options.path != "-" && Path::new(&options.path).is_dir() {

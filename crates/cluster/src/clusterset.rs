@@ -31,7 +31,7 @@ pub struct ClusterSetZone {
 
 /// The objects of the cluster set, and the records built from them.
 ///
-/// The records depend only on the objects, not on the order of events.
+/// The order in which the objects arrive does not affect the records.
 #[derive(Debug)]
 pub(crate) struct ClusterSet {
     zone: ClusterSetZone,
@@ -178,8 +178,8 @@ impl ClusterSet {
         self.outdated.extend(of_namespace.cloned());
     }
 
-    /// Rebuilds the outdated records; `None` if the zone has not changed. `serves` returns whether
-    /// a namespace is served.
+    /// Rebuilds the outdated records. Returns the zone at the first call, and later only if the
+    /// zone has changed since the previous call. `serves` returns whether a namespace is served.
     pub(crate) fn build_zone(&mut self, serves: impl Fn(&str) -> bool) -> Option<FurtherZone> {
         for key in std::mem::take(&mut self.outdated) {
             let node = if serves(&key.namespace) {

@@ -53,7 +53,7 @@ impl FromStr for NamespaceList {
 }
 
 impl NamespaceList {
-    /// The served namespaces: all of them if the list is empty.
+    /// The served namespaces. An empty list means all namespaces.
     pub fn served(&self) -> Namespaces {
         match self.0.as_slice() {
             [] => Namespaces::All,

@@ -171,7 +171,7 @@ impl SavedSnapshot {
     ///
     /// # Errors
     ///
-    /// [`SnapshotError`] unless [`encode`] wrote exactly this content with the same `domain`.
+    /// Any [`SnapshotError`] except `Read` and `TooLarge`; each variant describes its case.
     pub fn decode(content: &[u8], domain: &str) -> Result<Self, SnapshotError> {
         let first = split_first_line(content).ok_or(SnapshotError::Foreign)?;
         let header = FileHeader::parse(first.line, domain)?;

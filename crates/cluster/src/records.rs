@@ -42,8 +42,8 @@ pub struct ServiceRecords {
     pub alias: Option<ExternalName>,
     /// Records in the external zone, at the Service's name and at the names below it.
     pub external: Option<ExternalNode>,
-    /// The addresses at zonal names; `None` unless `--zonal-names` is set and the Service is
-    /// headless.
+    /// The addresses at zonal names; `None` without `--zonal-names`, and for ClusterIP and
+    /// ExternalName Services.
     pub zonal: Option<ZonalNode>,
     /// The reverse records, sorted and unique.
     pub pointers: Vec<(IpAddr, Pointer)>,
@@ -98,7 +98,7 @@ pub struct RecordOptions {
 pub struct PreferredZone {
     /// The name of the zone.
     pub name: SmolStr,
-    /// Whether an endpoint serves the zone only if it has a hint for the zone. Otherwise an
+    /// Whether an endpoint serves the zone only if it has a hint for the zone. If this is false, an
     /// endpoint without zone hints serves its own zone.
     pub hints_only: bool,
 }
@@ -248,7 +248,7 @@ impl RecordOptions {
     }
 }
 
-/// The endpoints in the answers for the names of a headless Service and of its ports.
+/// The preferred endpoints of a headless Service.
 #[derive(Debug, Clone, Copy)]
 enum Preference<'o> {
     All,
@@ -370,7 +370,7 @@ fn cluster_ip_ports(ports: &[ServicePort]) -> Arc<[PortRecords]> {
 /// The addresses and ports of one label.
 #[derive(Default)]
 struct CollectedLabel {
-    /// Whether the addresses are also in the answers for the name of the Service.
+    /// Whether the answers for the name of the Service contain the addresses.
     is_preferred: bool,
     addresses: Vec<IpAddr>,
     ports: Vec<NamedPort>,

@@ -3,10 +3,11 @@
 /// Maximum length of a name, in octets: the maximum length of a label.
 const MAX_LEN: usize = 63;
 
-/// The number of octets to insert, delete, replace or swap with a neighbour to convert one name
-/// into the other. `None` if the names are not similar. At most one change is allowed if the
-/// shorter name has 2 to 5 octets, at most two if it is longer. A name of fewer than 2 octets, or
-/// of more than 63, is similar only to itself.
+/// The smallest number of changes that convert one name into the other. A change inserts, deletes
+/// or replaces one octet, or swaps two neighbouring octets. `None` if the names are not similar. If
+/// the shorter name has 2 to 5 octets, similar names differ by at most one change. If the shorter
+/// name has 6 octets or more, similar names differ by at most two changes. A name of fewer than 2
+/// octets, or of more than 63, is similar only to itself.
 pub fn edit_distance(a: &str, b: &str) -> Option<usize> {
     if a == b {
         return Some(0);

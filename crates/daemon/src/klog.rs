@@ -25,10 +25,10 @@
 //! # Floods
 //!
 //! Every call site (a log macro in the source) may write 30 lines at once and then one line per
-//! second, so that a flood does not fill a disk. Suppressed lines are counted. The count is logged
-//! before the next line of any call site, but at most once per second. Debug and trace lines have
-//! no limit, because they are only written on request. Query logs, whose target ends with
-//! `::queries`, are limited by the crate `querylog`.
+//! second, so that a flood does not fill a disk. Suppressed lines are counted for each call site.
+//! The counts are logged before the next line that any call site writes, but at most once per
+//! second. Debug and trace lines have no limit, because they are only written on request. Query
+//! logs, whose target ends with `::queries`, are limited by the crate `querylog`.
 
 mod format;
 mod level;

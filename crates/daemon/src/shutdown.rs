@@ -1,9 +1,10 @@
 //! The shutdown of a process after SIGTERM or SIGINT.
 //!
-//! The first signal cancels the token [`Shutdown::draining`]: the process will end, but continues
-//! to answer. Soon after, the token [`Shutdown::unready`] is cancelled: the process is no longer
-//! ready. After the lameduck duration or at a second signal, [`Shutdown::stop`] is cancelled: the
-//! process finishes. The next signal ends the process at once.
+//! The first signal begins the lameduck duration (`--lameduck`), and cancels the token
+//! [`Shutdown::draining`]: the process will end, but continues to answer. At most four seconds
+//! later, the token [`Shutdown::unready`] is cancelled: the process is no longer ready. At the end
+//! of the lameduck duration or at a second signal, [`Shutdown::stop`] is cancelled: the process
+//! finishes. The next signal ends the process at once.
 
 use std::io;
 use std::time::Duration;

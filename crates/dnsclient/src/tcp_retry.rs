@@ -1,7 +1,8 @@
 //! A query over UDP, and again over TCP if the answer is truncated.
 //!
-//! hickory-net sends and checks the messages: it repeats a lost query, and ignores packets with
-//! another ID or question. A reply with any RCODE, even SERVFAIL, is an answer and not an error.
+//! hickory-net sends the queries. Over UDP, it repeats a query that gets no answer, and ignores
+//! packets whose ID or question is not that of the query. Over TCP, it ignores messages whose ID is
+//! not that of the query. A reply with any RCODE, even SERVFAIL, is an answer and not an error.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -26,8 +26,8 @@ pub struct Config {
     /// The servers of each stub domain (`stubDomains`). A stub domain with an empty list is
     /// ignored.
     pub stub_domains: BTreeMap<String, Vec<ServerAddr>>,
-    /// Upstream servers (`upstreamNameservers`). If empty, the servers in the node's resolv.conf
-    /// are used. In kubedns, the flag `--nameservers` takes precedence over resolv.conf.
+    /// Upstream servers (`upstreamNameservers`). If empty, the upstream servers come from flags or
+    /// from resolv.conf.
     pub upstream_nameservers: Vec<Upstream>,
     /// The queries to log (`queryLog`), if any.
     pub query_log: Option<QueryLog>,
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn version_is_stable_and_distinct() {
+    fn version_is_stable_and_depends_on_stub_domains() {
         assert_eq!(Config::default().version().to_string(), "cbf29ce484222325");
         let one = mk_stub_domain("a.example", &["192.0.2.1", "192.0.2.2"]);
         assert_eq!(one.version(), one.clone().version());

@@ -64,8 +64,8 @@ impl ConfigSource {
             Self::Fixed(config) => Config::clone(config),
             Self::Directory { .. } | Self::Api(_) => Config::default(),
         };
-        // If the API server is the source, no data have arrived yet: the defaults are in force, but
-        // the `ConfigMap` may have other values.
+        // If the API server is the source, the content of the `ConfigMap` counts as unknown until
+        // `follow_api` receives a reply.
         let is_known = !matches!(self, Self::Api(_));
         let mut follower = ConfigFollower {
             state: watch::Sender::new(ConfigState::new(config)),

@@ -35,7 +35,7 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
 /// Timeout of the head of a response, and of the body unless the response is a watch.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Maximum size of a response other than a watch, in octets.
+/// Maximum size of a response that is not a watch, a token or an error, in octets.
 const MAX_BODY: usize = 32 << 20;
 /// Maximum size of an error response and of a token response, in octets.
 const MAX_ERROR: usize = 64 << 10;

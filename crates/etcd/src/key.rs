@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn key_is_path_of_valid_labels() {
+    fn only_key_of_valid_domain_name_has_path() {
         let long = "x".repeat(64);
         let many = vec!["y".repeat(60); 4].join("/");
         let cases: [(&str, Result<&[&str], KeyError>); 8] = [

@@ -64,14 +64,15 @@ pub(crate) struct AnswerSummary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LookupOutcome {
-    /// There are records.
+    /// There are records, or the answer needs records from upstream servers, see
+    /// [`TypeAnswer::asks`].
     Answered,
-    /// The name exists, but has no records of the requested types, or is an alias without
-    /// addresses.
+    /// NOERROR without records of the requested types. Also used for an alias without addresses.
     NoData,
     NxDomain,
-    /// kubedns or dnsmasq forwards the query, so the answer is unknown here. Also used if dnsmasq
-    /// itself rejects the query, see [`DnsmasqPath::denial`].
+    /// kubedns or dnsmasq forwards the query, so the answer is unknown here. If dnsmasq itself
+    /// rejects the query (see [`DnsmasqPath::denial`]), the verdict counts the query as forwarded,
+    /// but the entry in `tried` has the outcome `NxDomain` or `Refused`.
     Forwarded,
     ServFail,
     Refused,
@@ -89,7 +90,7 @@ pub(crate) struct CodedNote {
 pub(crate) struct TriedName {
     pub(crate) name: String,
     pub(crate) outcome: LookupOutcome,
-    /// Whether the resolver queries this name: false after the first name with an answer.
+    /// False for the names after the first name with an answer: the resolver does not query them.
     pub(crate) asked: bool,
     /// The records in a few words, the servers that a query is forwarded to, or the reason why
     /// there are no records.
@@ -115,9 +116,11 @@ pub(crate) struct NameDetail {
     pub(crate) dnsmasq: DnsmasqPath,
 }
 
-/// The servers that kubedns selects for a name. kubedns itself answers the cluster domain, further
-/// zones (etcd, external, cluster set), and names in `hosts` or `aliases` of the `ConfigMap`.
-/// Reverse names without a record are forwarded. Names of one label usually have no server.
+/// The source of the answer that kubedns selects for a name. `servers` are the upstreams for
+/// queries that kubedns forwards. For `Zone`, the name is in a further zone (etcd, external,
+/// cluster set). For `OwnName`, the name is in `hosts` or `aliases` of the `ConfigMap`. For
+/// `SingleLabel`, the name is the root or an external name of one label, and kubedns does not
+/// forward it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum NameRoute {
@@ -150,8 +153,8 @@ pub(crate) enum NameKind {
     Apex,
     /// `SERVICE.NAMESPACE.svc`.
     Service(ObjectKey),
-    /// `_PORT._PROTOCOL.SERVICE.NAMESPACE.svc`, a name below it, or
-    /// `_PROTOCOL.SERVICE.NAMESPACE.svc` with an empty `port`. `port` and `protocol` are stored
+    /// `_PORT._PROTOCOL.SERVICE.NAMESPACE.svc`, or a name with one more label in front. Also
+    /// `_PROTOCOL.SERVICE.NAMESPACE.svc`; then `port` is empty. `port` and `protocol` are stored
     /// without the underscore.
     Port {
         #[serde(flatten)]
@@ -159,8 +162,8 @@ pub(crate) enum NameKind {
         port: String,
         protocol: String,
     },
-    /// `LABEL.SERVICE.NAMESPACE.svc`: one address of a Service. The label is a hostname, or derived
-    /// from the address.
+    /// `LABEL.SERVICE.NAMESPACE.svc`: the addresses of a Service that have this label. The label is
+    /// a hostname, which several addresses can share, or is derived from an address.
     Member {
         #[serde(flatten)]
         key: ObjectKey,
@@ -224,13 +227,14 @@ pub(crate) enum NameKind {
 pub(crate) struct TypeAnswer {
     #[serde(rename = "type")]
     pub(crate) qtype: String,
-    /// The RCODE; `None` if the query is forwarded.
+    /// The RCODE; `None` if kubedns itself gives no answer, for example because it forwards the
+    /// query.
     pub(crate) rcode: Option<String>,
     /// The records of the answer section in a fixed order; 32 at most.
     pub(crate) records: Vec<AnswerRecord>,
     pub(crate) more_records: usize,
-    /// Whether the answer exceeds 512 octets. Over UDP without EDNS such an answer is truncated,
-    /// and clients retry over TCP.
+    /// Whether kubedns would truncate the answer over UDP without EDNS. A client would then retry
+    /// over TCP.
     pub(crate) truncated: bool,
     /// Queries for external names, as `NAME TYPE`. When kubedns answers a client, it sends these
     /// queries to upstream servers and adds the records to the answer. These records are not in
@@ -341,11 +345,12 @@ pub(crate) struct DnsmasqPath {
     /// The options of dnsmasq that affect the name. `None` or empty if no such option is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) arguments: Option<Vec<String>>,
-    /// Seconds for which dnsmasq caches the answer of kubedns; 0 if dnsmasq does not cache the
-    /// answer (`--cache-size=0`, `--no-negcache`, a TTL of 0, SERVFAIL or REFUSED). `None` if the
-    /// answer may come from another source, or is a negative answer that dnsmasq caches. Also
-    /// `None` if A and AAAA get only a CNAME record, or if they get SERVFAIL although another type
-    /// has records: dnsmasq may cache these answers for different times, or not at all.
+    /// Seconds for which dnsmasq caches the answer of kubedns. 0 if dnsmasq does not cache the
+    /// answer: with `--cache-size=0`, with a TTL of 0, for SERVFAIL and REFUSED, and for negative
+    /// answers with `--no-negcache`. `None` if the time is unknown, because the answer may come
+    /// from another source or is a negative answer that dnsmasq caches. The time is also unknown if
+    /// A and AAAA get only a CNAME record, or if they get SERVFAIL although another type has
+    /// records: dnsmasq may cache these answers for different times, or not at all.
     pub(crate) keeps_seconds: Option<u32>,
 }
 

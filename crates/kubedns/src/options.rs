@@ -486,7 +486,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// When `--fallthrough` names a zone that contains no names of the cluster.
+    /// When `--fallthrough` names a zone that contains no cluster names and is not a zone of
+    /// reverse names.
     pub fn zone(&self) -> Result<Zone, FallthroughError> {
         Ok(Zone {
             other_domains: self.domain.other_names().into(),

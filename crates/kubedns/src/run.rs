@@ -1,9 +1,10 @@
 //! Runs the process: binds the sockets, starts the tasks, and shuts down.
 //!
 //! Sockets are bound first, so that queries during the start wait in the sockets. Until the first
-//! lists are complete, queries for cluster names are answered from the snapshot file. Without this
-//! file, they are REFUSED. Until a zone of etcd is loaded, queries for its names get SERVFAIL. Work
-//! that may take long, such as requests to the API server, happens in tasks.
+//! lists are complete, queries for cluster names are answered with the records of the snapshot
+//! file. If no snapshot file is restored, these queries get REFUSED. Until a zone of etcd is
+//! loaded, queries for its names get SERVFAIL. Work that may take long, such as requests to the API
+//! server, happens in tasks.
 //!
 //! This module selects the source of the records: [`kubernetes`] and [`etcd_alone`] each make a
 //! backend, the task that changes it, and the pages of the status port. [`server`] has the parts

@@ -55,7 +55,7 @@ impl SoleServerFinder {
         while unanswered < UNANSWERED {
             sleep(PAUSE).await;
             match self.status.progress() {
-                // The snapshot file may be read late.
+                // No records of a snapshot file are served yet.
                 SyncProgress::Waiting => continue,
                 SyncProgress::Stale => {}
                 SyncProgress::StaleOverdue | SyncProgress::Synced => return,
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn servers_without_records_do_not_count() {
+    async fn server_is_sole_if_queries_get_no_records() {
         let silent = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let refusing = Upstream::start(|asked: &Asked| {
             Reaction::from(Reply::to(&asked.packet).rcode("REFUSED"))

@@ -20,7 +20,8 @@ pub const NAMESPACE: &str = "kube-system";
 /// The name of the `ConfigMap`.
 pub const NAME: &str = "kube-dns";
 
-/// Timeout of the first read, long enough for a slow API server.
+/// Timeout of the first read and of the start of the watch together, long enough for a slow API
+/// server.
 const FIRST: Duration = Duration::from_secs(5);
 /// The first pause after an error, and the pause after the end of a watch. [`Backoff`] shortens the
 /// pause after an error at random.

@@ -66,9 +66,9 @@ pub struct Wiring<'a> {
     pub probe_interval: u32,
     /// Verbosity.
     pub verbosity: u8,
-    /// The user's arguments. Each program gets them after localpod's own arguments. If an option
-    /// with a single value occurs twice, the last value counts, except in dnsmasq, which rejects
-    /// most repeated options of this kind.
+    /// The user's arguments for each program. They follow localpod's own arguments for the program.
+    /// If an option with a single value occurs twice, the last value counts, except in dnsmasq,
+    /// which rejects most repeated options of this kind.
     pub extra: &'a ExtraArgs,
 }
 
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn direct_topology_puts_dnsmasq_behind() {
+    fn direct_topology_puts_dnsmasq_behind_kubedns() {
         let programs = programs();
         let upstream = ["127.0.0.1:5306".parse().unwrap()];
         let mut wiring = wiring(&programs, &upstream);

@@ -40,7 +40,7 @@ pub struct StatusFile {
 pub struct ContainerState {
     /// `None` while the container waits for its restart.
     pub pid: Option<u32>,
-    /// Number of restarts.
+    /// Number of restarts, including a restart that the container waits for.
     pub restarts: u32,
 }
 

@@ -168,8 +168,8 @@ struct StartedRouting {
 
 /// The content of the resolv.conf files that the nanny reads.
 struct ResolvConfs {
-    /// The servers that the nanny gives to dnsmasq; empty if dnsmasq reads resolv.conf itself or
-    /// uses none.
+    /// The servers that the nanny gives to dnsmasq. Empty if dnsmasq may read resolv.conf itself,
+    /// or does not use resolv.conf.
     for_dnsmasq: watch::Receiver<ResolvConf>,
     /// The servers that resolve the names of stub servers, except names in the cluster domain.
     for_names: watch::Receiver<ResolvConf>,

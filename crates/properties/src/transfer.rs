@@ -12,9 +12,9 @@ use wire::{Query, Section, Transport, rcode, rtype};
 use crate::{example, message};
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// The time of the older version of the zone, in seconds since 1970. The serial of a version is its
-/// time, but never below the start time of the process. `TIME` is far in the future, so the serials
-/// do not depend on the clock.
+/// The time of the older version of the zone, in seconds since 1970. `TIME` is later than the start
+/// of the process. So the serial of each version is the time of the version, and does not depend on
+/// the clock.
 const TIME: u64 = 3_000_000_000;
 /// Maximum number of messages in one response. The zone of the example needs far fewer.
 const MESSAGES: usize = 16;
@@ -56,9 +56,9 @@ static EXPIRE: LazyLock<u32> = LazyLock::new(|| {
     expire.map_or(0, u32::from_be_bytes)
 });
 
-/// For any transfer request, each message of the response can be parsed by other software, and has
-/// the ID and the question of the request. A transfer begins and ends with the SOA record. If the
-/// server has a key, it rejects requests without a valid signature.
+/// For any transfer request, each message of the response has the ID and the question of the
+/// request, and hickory-proto can parse the message. A transfer begins and ends with the SOA
+/// record. If the server has a key, it rejects requests without a valid signature.
 ///
 /// The first octet of the input selects a server with or without a key. It also selects whether the
 /// request gets the authority section of an IXFR request, with the serial of the older or the newer

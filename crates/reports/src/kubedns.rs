@@ -41,9 +41,10 @@ pub struct KubednsReport {
     pub config_current: Option<bool>,
     /// Queries answered since kubedns started.
     pub requests: Option<f64>,
-    /// Answered queries for names in zones of kubedns.
+    /// Answered queries except those in `external_queries`. Most of them are for names in zones of
+    /// kubedns.
     pub cluster_queries: Option<f64>,
-    /// Answered queries for external names.
+    /// Answered queries that kubedns forwards, or answers from its cache.
     pub external_queries: Option<f64>,
     /// Seconds that kubedns took to answer the queries in `cluster_queries`.
     pub cluster_seconds: Option<f64>,
@@ -67,7 +68,7 @@ pub struct KubednsReport {
     pub unknown_keys: f64,
     /// The number of upstreams that forward queries back to kubedns.
     pub forward_loops: f64,
-    /// The number of unresolved names of stub servers.
+    /// The number of names of stub domain servers for which kubedns has no address.
     pub unresolved: f64,
     /// The node of this pod, in a cluster with a DNS pod on each node.
     pub node: Option<NodeReport>,

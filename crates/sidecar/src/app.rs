@@ -16,8 +16,8 @@ use crate::{exechealthz, routes, status};
 
 /// Timeout for the end of all tasks at shutdown.
 const ENDING: Duration = Duration::from_secs(5);
-/// The interval at which the verdict is computed. A request for `/status` or `/` also computes the
-/// verdict.
+/// The interval at which the verdict on the pod is computed (see [`crate::verdict`]). A request for
+/// `/status` or `/` also computes the verdict.
 const VERDICT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Runs probes and HTTP servers until shutdown.

@@ -46,7 +46,7 @@ pub(crate) struct ReportPeer<T> {
 
 impl ReportPeers {
     pub(crate) fn new(options: &Options) -> Self {
-        // A pod without dnsmasq has no nanny, so there is nothing to fetch.
+        // A pod without dnsmasq has no nanny, so no report of the nanny is fetched.
         let (nanny_status, nanny_top) = match options.dnsmasq() {
             Some(_) => (options.nanny_status.as_str(), options.nanny_top.as_str()),
             None => ("", ""),
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn failure_is_reused_shorter_than_report() {
+    async fn failure_is_reused_for_less_time_than_report() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("status.json");
         let peer = ReportPeer::new(file.to_str().unwrap(), NannyStatus::parse);

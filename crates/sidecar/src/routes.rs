@@ -54,7 +54,7 @@ async fn reply_at(parts: &Parts, path: &str, query: &str, local: bool) -> Respon
     }
 }
 
-/// The pages whose path ends with a label or a section; `None` if there is no such page.
+/// The health check of a probe, or a section of the runbook; `None` if `path` names neither.
 fn reply_below(parts: &Parts, path: &str) -> Option<Response> {
     if let Some(label) = path.strip_prefix("/healthcheck/") {
         return reply_healthcheck(parts, label);

@@ -82,7 +82,8 @@ pub(crate) struct UpstreamProbes {
 }
 
 impl UpstreamProbes {
-    /// Creates the probes, which have no results yet. `others` are not upstreams.
+    /// Creates the probes, which have no results yet. The servers in `others` do not count as
+    /// upstreams.
     pub(crate) fn new(
         dnsmasq: ServerAddr,
         others: Vec<ServerAddr>,

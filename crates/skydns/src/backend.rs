@@ -54,17 +54,17 @@ pub trait Records: Any + Send + Sync {
     /// Visits the entries of a name and returns whether the name exists.
     fn visit_entries<'v>(&'v self, visit: EntryVisit<'_, 'v>) -> Lookup;
 
-    /// Whether [`owner_names`](Self::owner_names) visits all names. A zone for which this is false
-    /// is not transferred.
+    /// Whether [`owner_names`](Self::owner_names) is implemented. If not, the zone is not
+    /// transferred.
     fn is_enumerable(&self) -> bool {
         false
     }
 
-    /// Visits the owner name of every stored record, as a path: see [`EntryVisit::path`].
-    /// Wildcards, and pod names synthesized from addresses, are left out.
+    /// Visits the owner names of the records, as paths: see [`EntryVisit::path`]. Wildcards, and
+    /// other names that cannot be listed, are left out; see docs/transfer.md.
     ///
-    /// If `unlike` is given, names whose records are the same in `unlike` may be left out. Such a
-    /// visit takes time in proportion to the number of differences.
+    /// If `unlike` is given, names whose records are the same in `unlike` may be left out. A visit
+    /// that leaves them out takes time in proportion to the number of differences.
     fn owner_names(&self, _unlike: Option<&dyn Records>, _visit: &mut dyn FnMut(&[&str])) {}
 
     /// Whether there are names below `path`, so that the name exists even without records (RFC
@@ -201,8 +201,9 @@ pub struct Zone {
     pub stub_domains: StubDomains,
     /// Search list with which the server completes names; `None` if the server completes no names.
     pub search: Option<Arc<Search>>,
-    /// Hosts and aliases from the configuration, if any. A host or an alias without a wildcard
-    /// overrides the zones and stub domains that contain its name.
+    /// Hosts and aliases from the configuration, if any. A host or an alias that is not a wildcard
+    /// overrides the zones and stub domains that contain its name. For wildcards, see
+    /// [`crate::own_names`].
     pub own_names: Option<Arc<OwnNames>>,
     /// Rules for external names from the configuration, if any.
     pub external_rules: Option<Arc<ExternalRules>>,

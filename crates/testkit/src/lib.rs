@@ -2,7 +2,7 @@
 //!
 //! * [`upstream`]: a scripted DNS server on loopback that answers or misbehaves, and records
 //!   queries.
-//! * [`tls`]: a TLS proxy in front of the scripted server, with valid and invalid certificates.
+//! * [`tls`]: a TLS proxy with a valid or invalid certificate, in front of a server without TLS.
 //! * [`client`], [`query`]: build queries and send them over UDP, TCP or pipelined TCP.
 //! * [`message`], [`dig`]: parse answers, even malformed ones, and show them as text for
 //!   comparison.

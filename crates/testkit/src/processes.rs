@@ -88,7 +88,8 @@ impl Usage {
     }
 }
 
-/// CPU time of all threads of a process so far; `None` if the process has ended.
+/// CPU time of all threads of a process so far; `None` if the time cannot be read, usually because
+/// the process has ended.
 pub fn cpu_time(pid: Pid) -> Option<Duration> {
     Some(ClockId::pid_cpu_clock_id(raw(pid)).ok()?.now().ok()?.into())
 }
@@ -97,7 +98,7 @@ pub fn cpu_time(pid: Pid) -> Option<Duration> {
 ///
 /// # Errors
 ///
-/// Fails if the process has ended.
+/// Fails if `/proc/<pid>/clear_refs` cannot be written, usually because the process has ended.
 pub fn forget_peak(pid: Pid) -> std::io::Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), "5")
 }

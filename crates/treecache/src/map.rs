@@ -1,8 +1,8 @@
 //! A persistent hash map: a trie over 64-bit hashes with small buckets as leaves.
 //!
-//! Most maps of a tree hold one or two entries. Such a map takes one small allocation. A general
-//! persistent map would take more memory. Some maps hold 10,000 entries. An insertion into such a
-//! map copies few entries; a sorted vector would copy all.
+//! Most maps in a `TreeCache` hold one or two entries. Such a small map takes one small allocation.
+//! A general persistent map would take more memory. Some maps hold 10,000 entries. An insertion
+//! into such a large map copies few entries; a sorted vector would copy all.
 
 mod bucket_tags;
 

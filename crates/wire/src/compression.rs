@@ -46,8 +46,8 @@ impl NameOffsets {
         self.0.truncate(len);
     }
 
-    /// Writes a record. If the owner name was written before, the record has a pointer to that name
-    /// instead.
+    /// Writes a record. If `self` contains the owner name, a compression pointer replaces this
+    /// name.
     pub fn write_record(
         &mut self,
         message: &mut ResponseWriter<'_, '_>,

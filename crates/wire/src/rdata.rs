@@ -1,7 +1,7 @@
 //! Positions of names in record data.
 //!
 //! Names may be compressed in the data of DNAME, of KX, and of the types that RFC 3597, section 4,
-//! lists. The data of all other types are copied unchanged.
+//! lists. In the data of all other types, nothing is read as a name.
 
 use std::ops::Range;
 

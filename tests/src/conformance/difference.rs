@@ -83,7 +83,8 @@ pub struct Difference {
     pub answers: Vec<ListedAnswer>,
 }
 
-/// An answer that replaces a recorded one. Rules ([`Edit`]) change this answer, too.
+/// An answer that replaces all recorded answers to a question. Rules ([`Edit`]) change this answer,
+/// too.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListedAnswer {
@@ -128,11 +129,11 @@ impl Differences {
         Self::new(all, scenarios)
     }
 
-    /// Checks that each difference has an answer, an edit or a test, and that the tests and the
-    /// questions of the answers exist. Also checks that each listed answer is the only one for its
-    /// question and condition. An answer that always applies must differ from the recorded answers.
-    /// An answer under `--strict-dns` must differ from the answers that are expected without this
-    /// flag.
+    /// Checks that each difference has a listed answer, an edit or a test, and that the files of
+    /// tests exist. The question of a listed answer must exist and equal [`ListedAnswer::asks`]. A
+    /// question must have at most one listed answer for each condition. A listed answer that always
+    /// applies must differ from the recorded answers. A listed answer under `--strict-dns` must
+    /// differ from the answers that are expected without this flag.
     pub fn new(all: Vec<Difference>, scenarios: &[Scenario]) -> anyhow::Result<Self> {
         let mut answer_places = HashMap::new();
         for (at, difference) in all.iter().enumerate() {

@@ -6,10 +6,11 @@ use super::vector::{Case, Response};
 /// Compares `answer` with the `expected` answers to `case`. The error is the diff from the first
 /// expected answer.
 ///
-/// The order of records does not matter. However, if `case` has `cname_first`, each CNAME must
-/// precede the records of its target. If an expected answer has `answer_count`, the answer records
-/// are compared only by their number. With `cname_choice`, any of several CNAMEs is accepted. A
-/// malformed answer is always wrong, and so is an answer above the size limit of the query.
+/// The order of records does not matter, with one exception. If `case` has `cname_first`, and the
+/// expected answer has no `answer_count`, each CNAME must precede the records of its target. If the
+/// expected answer has `answer_count`, the answer records are compared only by their number. If it
+/// has `cname_choice`, any of several CNAMEs is accepted. A malformed answer is always wrong, and
+/// so is an answer above the size limit of the query.
 pub fn judge(case: &Case, expected: &[&Response], answer: &Answer) -> Result<(), String> {
     let mut first = None;
     for candidate in expected {
@@ -42,8 +43,9 @@ fn compare(case: &Case, expected: &Response, answer: &Answer) -> Result<(), Stri
     }
 }
 
-/// The answer in the form of the expected one, with `answer_count` or `cname_choice` if the
-/// expected answer has them.
+/// The answer in a form that can be compared with `expected`. If `expected` has `answer_count`, the
+/// result has `answer_count` in place of the answer records. If `expected` has `cname_choice`, the
+/// result comes from [`Answer::with_choice_marked`].
 fn comparable(expected: &Response, answer: &Answer) -> Response {
     let mut observed = if expected.cname_choice {
         answer.with_choice_marked()

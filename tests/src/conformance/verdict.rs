@@ -1,5 +1,7 @@
 //! The result of one question. A recorded answer is one that kube-dns gave to this question. A
 //! listed difference is a deliberate difference from kube-dns, with an entry in [`Differences`].
+//! The expected answers are the recorded answers, as changed by the listed differences that apply
+//! in a [`Mode`].
 
 use super::answer::{Answer, Observed};
 use super::difference::{Differences, Mode};
@@ -12,12 +14,13 @@ pub enum Outcome {
     /// The answer is a recorded one, and no listed difference changes the recorded answers.
     Agrees,
     /// The answer is an expected one. The listed differences with these IDs have changed the
-    /// expected answers.
+    /// recorded answers into the expected ones.
     Listed(Vec<String>),
-    /// The answer is neither recorded nor that of a listed difference. The text is the diff from
-    /// the expected answer.
+    /// The answer is neither an expected one nor a recorded one. The text is the diff from the
+    /// first expected answer.
     Unlisted(String),
-    /// The answer is a recorded one, despite the listed differences with these IDs.
+    /// The answer is a recorded one, but not an expected one, despite the listed differences with
+    /// these IDs.
     Stale(Vec<String>),
 }
 

@@ -2,7 +2,7 @@
 
 use tokio::process::Command;
 
-/// `dig` on one port of 127.0.0.1.
+/// Sends queries with `dig` to one port of 127.0.0.1.
 #[derive(Debug, Clone, Copy)]
 pub struct Dig {
     port: u16,

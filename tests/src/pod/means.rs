@@ -32,9 +32,9 @@ pub fn are_there() -> bool {
     false
 }
 
-/// Writes a line to standard error directly, so that the line is visible even if the test passes.
-/// `cargo test` captures only the output of macros, and `.config/nextest.toml` makes nextest show
-/// the output.
+/// Writes a line to standard error directly. `cargo test` captures only the output of macros, so it
+/// shows the line even if the test passes. For the test binary `pod`, `.config/nextest.toml` makes
+/// nextest show the line, too.
 pub fn say(what: &str) {
     // A failure to write the line does not matter.
     let _ = writeln!(std::io::stderr(), "*** {what}");

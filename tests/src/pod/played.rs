@@ -152,8 +152,8 @@ impl PlayedPod {
         replace(&self.config_volume, entries).expect("the volume must be written");
     }
 
-    /// Queries the pod from the client, over UDP and then over TCP. Returns the answer as
-    /// `in_a_line` shows it. Panics if the two answers differ.
+    /// Queries the pod from the client's network namespace ([`Node::client`]), over UDP and then
+    /// over TCP. Returns the answer as `in_a_line` shows it. Panics if the two answers differ.
     pub fn ask(&self, name: &str, rtype: &str) -> String {
         let server = (ADDRESS, 53).into();
         let query = || Query::new(name, rtype);

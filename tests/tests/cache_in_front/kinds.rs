@@ -34,9 +34,9 @@ pub(crate) struct Kind {
     pub(crate) leads_nowhere: bool,
 }
 
-/// A question about a Service. The name is relative to the namespace. A name with a final `+` is
-/// queried below [`SUFFIX`], without the `+`. Other names are queried below `svc.cluster.local`,
-/// except [`REVERSE`].
+/// A question about a Service. The name is relative to the namespace. A name with a final `+` is a
+/// completed name: it is queried below [`SUFFIX`], without the `+`, and kubedns completes it with a
+/// search list. Other names are queried below `svc.cluster.local`, except [`REVERSE`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Question {
     pub(crate) name: &'static str,

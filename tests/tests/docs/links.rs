@@ -34,7 +34,7 @@ pub(crate) fn page(path: &Path) -> Page {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn relative_links_have_existing_targets() {
     let mut count = 0;
     let mut dead = Vec::new();
     for path in pages() {

@@ -78,7 +78,7 @@ fn expired_or_malformed_token_is_rejected() {
 }
 
 #[test]
-fn requested_version_is_accepted_or_rejected() {
+fn exact_future_and_malformed_versions_are_rejected() {
     let store = store(3);
     let (first, now) = (store.version() - 2, store.version());
     let cases: [(String, Result<usize, u16>); 7] = [

@@ -11,7 +11,7 @@ use crate::status::{invalid, not_supported, required};
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
 /// Returns the invalid fields of a spec. The defaults of the spec are already set. `before` is the
-/// stored spec of the Service.
+/// stored spec that an update replaces; `None` for a new Service.
 pub(super) fn spec(spec: &ServiceSpec, before: Option<&ServiceSpec>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     if let Some(other) = spec.type_.as_deref().filter(|name| !TYPES.contains(name)) {
@@ -37,7 +37,7 @@ fn external_name(spec: &ServiceSpec, causes: &mut Vec<StatusCause>) {
     }
 }
 
-/// Checks that an update changes no cluster IP.
+/// Checks that an update replaces no cluster IP with another one.
 fn cluster_ips(spec: &ServiceSpec, before: Option<&ServiceSpec>, causes: &mut Vec<StatusCause>) {
     let now = spec.cluster_ips.as_deref().unwrap_or_default();
     let old = before

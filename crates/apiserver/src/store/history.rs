@@ -31,7 +31,7 @@ pub(crate) struct History {
     floor: u64,
 }
 
-/// The requested events have been evicted.
+/// The history does not reach back to the requested version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lagged;
 

@@ -53,7 +53,7 @@ const CHECK_API_SERVER: &str =
 /// The credentials of this command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Caller {
-    /// The `ServiceAccount` of the pod; kubedns uses the same one.
+    /// The `ServiceAccount` of the pod, which kubedns uses by default.
     Pod,
     /// The user of a kubeconfig; no credentials if only a URL is given.
     Other,
@@ -295,7 +295,8 @@ fn check_permission(
         format!("{kind} cannot be listed")
     };
 
-    // If kubedns is ready without this kind, DNS works, so this is only a warning.
+    // `loss_if_ready` returns a text only if this failure does not stop DNS at present. So the
+    // failure is only a warning.
     if let Some(loss) = loss_if_ready(list.kind, is_watched, kubedns) {
         return CheckLine::warning(GROUP, format!("{text}; without them, {loss}"))
             .with_detail(error.to_string())
@@ -306,7 +307,7 @@ fn check_permission(
         .with_advice(GRANT_LIST, "not-synced")
 }
 
-/// The consequence of a kind that cannot be listed, if kubedns is ready without it.
+/// The consequence of a `kind` that cannot be listed; `None` if the check must fail.
 fn loss_if_ready(
     kind: Kind,
     is_watched: bool,

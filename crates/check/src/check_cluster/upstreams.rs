@@ -30,8 +30,7 @@ pub(super) struct RouteUpstream {
     of_kubedns: bool,
     /// The address, with a scheme for TCP and TLS.
     address: String,
-    /// The stub domains; `.` for all other names. Empty if they are unknown, as for an upstream
-    /// that dnsmasq's arguments set for certain domains.
+    /// The stub domains that the upstream serves; `.` for all other names. Empty if unknown.
     domains: Vec<String>,
     /// Whether the pod considers the upstream usable.
     is_up: bool,
@@ -62,8 +61,8 @@ pub(super) fn list_upstreams(status: &SidecarStatus) -> Vec<RouteUpstream> {
     upstreams
 }
 
-/// Queries the first [`MAX_ASKED`] upstreams. `external_name` is queried at upstreams for external
-/// names.
+/// Queries the first [`MAX_ASKED`] upstreams. `RouteUpstream::questions` describes the use of
+/// `external_name`.
 pub(super) async fn query_upstreams(
     upstreams: &[RouteUpstream],
     external_name: &str,
@@ -147,10 +146,11 @@ impl RouteUpstream {
         names.join(", ")
     }
 
-    /// The queries that test the upstream, in this order. For an upstream of stub domains, the only
-    /// query is for the SOA record of the first stub domain. For an upstream of external names, or
-    /// of unknown names, the queries are for the NS records of the root and for the A records of
-    /// `external_name`. The second query is left out if `external_name` is empty or invalid.
+    /// The queries that test the upstream. If the upstream does not serve external names, and has a
+    /// stub domain with a valid name, the only query is for the SOA record of the first such stub
+    /// domain. Otherwise, the first query is for the NS records of the root, and the second query is
+    /// for the A records of `external_name`. The second query is left out if `external_name` is
+    /// empty or invalid.
     fn questions(&self, external_name: &str) -> Vec<Query> {
         let mut domains = self.domains.iter();
         let is_external = domains.any(|domain| domain == EXTERNAL_NAMES);

@@ -133,7 +133,7 @@ fn items_of_lists_are_checked() {
 }
 
 #[test]
-fn directory_has_one_file_per_key() {
+fn each_file_in_directory_is_checked_as_key() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_str().unwrap();
     std::fs::write(directory.path().join("stubDomains"), "{}").unwrap();

@@ -52,12 +52,13 @@ impl PodMode {
 /// Progress of the first lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncProgress {
-    /// The lists are not complete yet.
+    /// The lists are not complete yet, and no records of a snapshot file are served.
     Waiting,
     /// The lists are not complete yet; the records of a snapshot file are served.
     Stale,
-    /// The lists are not complete yet, and the records of a snapshot file are served. The pod counts
-    /// as ready, because `--initial-sync-timeout` has passed or no other DNS pod answers.
+    /// The lists are not complete yet, and the records of a snapshot file are served. Readiness no
+    /// longer waits for the lists, because `--initial-sync-timeout` has passed or no other DNS pod
+    /// answers.
     StaleOverdue,
     /// The lists are complete.
     Synced,

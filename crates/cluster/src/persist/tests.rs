@@ -98,7 +98,7 @@ fn first_lists_replace_restored_objects() {
     assert_eq!(objects(&index), [""; 0]);
 }
 
-/// The objects of an earlier run, in two namespaces.
+/// An index that serves the objects of an earlier run, in two namespaces.
 fn restored_in_two_namespaces() -> Index {
     let mut index = index();
     for (namespace, name) in [("a", "x"), ("a", "y"), ("b", "z")] {

@@ -69,7 +69,7 @@ pub fn is_above_zonal_names(below: &[&str]) -> bool {
 }
 
 /// The addresses of a headless Service, by their zone. Addresses whose zone is not known are left
-/// out. The zonal names exist even if there is no address.
+/// out. Every zonal name of the Service exists, even if the name has no addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ZonalNode {
     /// The zones in lower case, each with its addresses, sorted by label.

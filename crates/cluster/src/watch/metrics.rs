@@ -127,7 +127,7 @@ impl WatchMetrics {
         }
     }
 
-    /// Number of lists of `kind` that failed and watches that ended for `reason`.
+    /// Number of failed lists and ended watches of `kind` that were counted with `reason`.
     pub fn restart_count(&self, kind: Kind, reason: &str) -> u64 {
         self.restarts
             .with_label_values(&[kind.label(), reason])

@@ -89,7 +89,7 @@ impl<S> NodesFeed<S> {
         feed.optional()
     }
 
-    /// Waits until the settings need Nodes, or no longer need them.
+    /// Waits until `needs_nodes` returns `needed` for the settings in force.
     async fn wait_until_needed(&mut self, needed: bool) -> Result<(), ReceiverGone> {
         let needs_nodes = self.needs_nodes;
         let reached = self

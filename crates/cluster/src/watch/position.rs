@@ -28,7 +28,7 @@ const MAX_PAGES: usize = 100_000;
 /// Maximum time for which a failed page is requested again. API servers forget the token of a page
 /// after five minutes.
 const TOKEN_LIFE: Duration = Duration::from_mins(4);
-/// Maximum number of consecutive unreadable watches.
+/// The value of [`WatchPosition::unreadable`] at which a new list replaces the watch.
 const MAX_UNREADABLE: u32 = 5;
 /// Shortest duration of a watch. A shorter watch is treated as a failure, so the next watch is
 /// delayed.
@@ -187,8 +187,9 @@ pub(super) struct WatchPosition {
     pub(super) must_check_history: bool,
     /// Whether the last watch ended as [`WatchEnd::Silent`].
     pub(super) was_silent: bool,
-    /// Number of consecutive unreadable watches. After [`MAX_UNREADABLE`], a new list avoids the
-    /// event that cannot be read.
+    /// Number of failures of open watches since the last event was handled. Only failures with
+    /// [`RequestFailure::is_unreadable`] count. At [`MAX_UNREADABLE`], a new list replaces the
+    /// watch, whose next event may be unreadable.
     pub(super) unreadable: u32,
 }
 

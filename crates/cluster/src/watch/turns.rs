@@ -107,8 +107,8 @@ impl ListTurnsFinder {
         ListTurns(Some(self.turn.subscribe()))
     }
 
-    /// Requests the `DaemonSet` until the API server returns or refuses it, then waits for `stop`.
-    /// `has_records` tells whether this instance serves records already.
+    /// Requests the `DaemonSet` until the API server returns or refuses it, or until `stop`.
+    /// Returns only after `stop`. `has_records` tells whether this instance serves records already.
     pub async fn run(
         self,
         connection: &Connection,
@@ -274,7 +274,7 @@ mod tests {
         after.wait_for_first().await;
         assert_eq!(begun.elapsed(), 3 * SECOND);
 
-        // The turn outlives its finder, as at the end of the process.
+        // The turn stays valid after its finder is dropped.
         drop(finder);
         let longest = (0..100).map(|_| last.relist_pause()).max().unwrap();
         assert!(longest > SECOND / 2 && longest <= SECOND, "{longest:?}");

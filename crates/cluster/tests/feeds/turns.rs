@@ -86,10 +86,10 @@ async fn single_pod_waits_only_for_hanging_api_server() {
     assert_eq!(time_to_turn(|_| None, false).await, SECOND);
 }
 
-/// If the API server is unreachable at first, the finder asks for the `DaemonSet` until it gets an
-/// answer, so that later lists are spread. A 403 response is also an answer.
+/// If the API server is unreachable, the finder repeats the request for the `DaemonSet`, because
+/// the status is also needed to spread later lists. A 403 response ends the requests.
 #[tokio::test(start_paused = true)]
-async fn daemon_set_is_requested_until_response() {
+async fn daemon_set_is_requested_until_returned_or_refused() {
     let cases: [(fn() -> ScriptedResponse, usize); 2] =
         [(refused_connection, 4), (|| error_response(403), 1)];
     for (failure, expected) in cases {

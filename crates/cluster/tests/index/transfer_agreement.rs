@@ -416,10 +416,10 @@ fn answered(view: &Snapshot, owner: &str, rtype: &str) -> BTreeSet<Record> {
     records.collect()
 }
 
-/// Whether `owner` is a port name (such as `_http._tcp.ALIAS`) below an alias whose target is
-/// outside our zones, or in a zone with `--fallthrough`. The engine answers every port name below
-/// such an alias with a CNAME, unless our zones have records for the target of this CNAME. The
-/// number of these names is not limited, so a transfer cannot list them.
+/// Whether `owner` is a port name (such as `_http._tcp.ALIAS`) below an alias of the configuration
+/// whose target is outside our zones or in a domain of `--fallthrough`. The engine answers every
+/// port name below such an alias with a CNAME, unless our zones have records for the target of this
+/// CNAME. The number of these names is not limited, so a transfer cannot list them.
 fn is_port_of_external_alias(view: &Snapshot, owner: &str) -> bool {
     let is_port = owner.split('.').take(2).all(|label| label.starts_with('_'));
     match view.zone.own(name(owner).wire()) {

@@ -56,7 +56,7 @@ async fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes))
         .await
-        .expect("the server must close");
+        .expect("the server must close the connection in time");
     // A reset also ends the connection.
     let _ = read;
     let text = String::from_utf8(bytes).unwrap();

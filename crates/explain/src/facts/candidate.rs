@@ -16,9 +16,9 @@ use crate::document::{
 #[derive(Debug)]
 pub(crate) struct NameCandidate {
     pub(crate) name: Name,
-    /// The labels below the cluster domain, from right to left; `None` if the name is outside of
-    /// the cluster domain, or in the external zone, the zone of the cluster set or a zone from
-    /// etcd.
+    /// The labels below the cluster domain, from right to left. `None` if the name is outside of
+    /// the cluster domain, or in a further zone or a stub domain below the cluster domain. Further
+    /// zones are the external zone, the zone of the cluster set and the zones from etcd.
     pub(crate) path: Option<Vec<String>>,
     pub(crate) kind: NameKind,
     pub(crate) route: NameRoute,

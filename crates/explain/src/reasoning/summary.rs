@@ -61,9 +61,7 @@ fn rank_candidate(evidence: Evidence<'_>, candidate: &NameCandidate, typed: &Nam
 }
 
 /// The rank of a name that does not exist. The rank is highest if the Service of the name exists
-/// and the name does not denote a missing member. The rank is lower for a missing member of an
-/// existing Service, and for a missing Service that was deleted recently or whose namespace has
-/// Services. All other names have the lowest ranks.
+/// and the name does not denote a missing member.
 fn rank_missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> u8 {
     if let Some(service) = evidence.existing_service(candidate) {
         if !evidence.lacks_member(candidate) {

@@ -99,7 +99,7 @@ fn warn_of_rejected_config(config: &ConfigState, now: Moment) -> Option<CodedNot
     Some(CodedNote::new("config_rejected", text))
 }
 
-/// Warnings about the zones that may hold `name` and whose watch is not open.
+/// Warnings about those [lost zones](ServerState::lost_zones) that may hold `name`.
 pub(crate) fn warn_of_lost_zones(
     state: &ServerState,
     snapshot: &Snapshot,

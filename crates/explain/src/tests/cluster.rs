@@ -42,8 +42,8 @@ pub(super) struct Cluster {
     pub(super) hosts: PathBuf,
     /// The options of dnsmasq, if the nanny reports them.
     pub(super) arguments: Option<DnsmasqArguments>,
-    /// The servers that dnsmasq's options give for external names, besides kubedns or the servers
-    /// of the configuration. The nanny reports them.
+    /// Servers from dnsmasq's options, which dnsmasq queries for external names in addition to
+    /// kubedns or the servers of the configuration. The nanny reports these servers.
     pub(super) added_servers: Vec<String>,
 }
 
@@ -143,7 +143,8 @@ impl Cluster {
         self.server.config.config = config.into();
     }
 
-    /// Reports the lists of Services and endpoints as complete, and publishes them.
+    /// Tells the index that the lists of Services and endpoints are complete, and publishes the
+    /// records and the objects.
     pub(super) fn sync(&mut self) {
         self.index.apply(Event::Service(Change::RelistDone));
         self.index.apply(match self.source {
@@ -206,8 +207,8 @@ impl Cluster {
         }
     }
 
-    /// Compares explanations with the values expected at JSON pointers. A missing value equals the
-    /// empty text.
+    /// Compares explanations with the strings expected at JSON pointers. A value that is missing or
+    /// is not a string counts as the empty string.
     pub(super) fn expect<const N: usize>(&self, pointers: [&str; N], rows: &[(&str, [&str; N])]) {
         for (words, expected) in rows {
             let explanation = json!(self.explain(words));

@@ -27,7 +27,7 @@ fn cluster() -> Cluster {
 }
 
 #[test]
-fn transcript_of_search_lists() {
+fn transcript_of_search_lists_matches_output() {
     transcript::compare(&cluster(), include_str!("ways.txt"), 1);
 }
 
@@ -282,7 +282,7 @@ fn other_cluster_domain_has_same_names() {
 }
 
 #[test]
-fn fallthrough_forwards_missing_names() {
+fn missing_name_below_fallthrough_domain_is_forwarded() {
     let svc = Name::parse("svc.cluster.local").unwrap();
     let cluster = with_zone(
         |zone| Zone {
@@ -301,7 +301,7 @@ fn fallthrough_forwards_missing_names() {
 }
 
 #[test]
-fn looping_upstreams_are_left_out() {
+fn left_out_and_missing_upstreams_are_told_apart() {
     let none = |zone| Zone {
         upstreams: [].into(),
         ..zone
@@ -327,7 +327,7 @@ fn looping_upstreams_are_left_out() {
 }
 
 #[test]
-fn looping_stub_domain_has_no_servers() {
+fn left_out_servers_of_stub_domain_are_reported() {
     let none = |zone: Zone| {
         let silent = |(domain, _): &StubDomain| (domain.clone(), [].into());
         zone.clone()

@@ -57,7 +57,8 @@ pub(crate) fn log_servers(in_force: &InForce, zone: &Zone, published: &Zone) {
     }
 }
 
-/// Warns of the first stub domain that equals a cluster domain. Its effect depends on the topology.
+/// Warns of the first stub domain that has servers and equals a cluster domain. Whether these
+/// servers are used depends on the topology.
 pub(super) fn warn_of_stub_domain(config: &Config, flags: &ConfigFlags) {
     // A stub domain without servers is ignored, so it clashes with nothing.
     let clash = config

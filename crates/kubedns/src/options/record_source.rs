@@ -1,4 +1,4 @@
-//! The source of all records: an API server, or etcd alone.
+//! The main source of records: an API server, or etcd alone.
 
 use cluster::index::PodMode;
 use cluster::records::EndpointNames;
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::{Domain, EtcdSource, FallthroughError, Options, PreferZone};
 
-/// The source of all records.
+/// The main source of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordSource {
     /// An API server. Zones of etcd are served in addition to the cluster.
@@ -33,7 +33,7 @@ pub enum EtcdAloneError {
 }
 
 impl Options {
-    /// The source of all records. `service_host` is the variable `KUBERNETES_SERVICE_HOST`, which
+    /// The main source of records. `service_host` is the variable `KUBERNETES_SERVICE_HOST`, which
     /// every pod has.
     ///
     /// # Errors
@@ -110,7 +110,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// When `--fallthrough` names a zone that contains no names of these zones.
+    /// When `--fallthrough` names a zone that contains no names of these zones. A zone of reverse
+    /// names is accepted.
     pub fn etcd_alone_zone(&self, sources: &[EtcdSource]) -> Result<Zone, FallthroughError> {
         let mut domains: Vec<Domain> = Vec::new();
         for flag in &self.etcd.etcd_zone {
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn etcd_is_alone_without_api_server() {
+    fn api_server_is_source_unless_only_etcd_is_given() {
         const ETCD: &str = "--etcd-zone=skydns.local=http://e:1";
         let cases = [
             ("", None, RecordSource::ApiServer),

@@ -168,7 +168,8 @@ async fn namespaces_flag_decides_which_lists_are_checked() {
     kubedns.stop().await;
 }
 
-/// Runs the checks, and asserts that one of them fails with this line and detail.
+/// Runs the checks. Asserts that one of them fails, and that its line begins with `line` and
+/// contains `detail`.
 async fn fails(words: &[String], line: &str, detail: &str) {
     let (code, checks) = check(words).await;
     assert_eq!(code, 1, "{checks:#?}");

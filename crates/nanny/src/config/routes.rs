@@ -29,7 +29,8 @@ pub struct Routes {
     pub upstreams_from: UpstreamOrigin,
     /// The names in `hosts` and `aliases`, the reverse names of the addresses in `hosts`, and the
     /// server of each: kubedns or the SERVFAIL server. A name that has an entry in `stub_domains`
-    /// is left out.
+    /// is left out. In [`ForwardMode::Dnsmasq`], the map is empty unless kubedns is known both to
+    /// be behind dnsmasq and to follow the same configuration.
     pub own_names: BTreeMap<String, Nameserver>,
     /// The servers to probe for loops. They include servers that are left out because they forward
     /// back to dnsmasq.
@@ -37,8 +38,8 @@ pub struct Routes {
     /// The domains of the names that the probes of stub servers query. dnsmasq forwards each of
     /// these domains to the SERVFAIL server, which recognizes the probes.
     pub probe_domains: BTreeMap<String, Nameserver>,
-    /// The number of reloads requested so far for reasons other than a change of dnsmasq's servers.
-    /// When the routes of kubedns change, a reload flushes the outdated answers from the cache.
+    /// The number of reloads requested so far to flush the cache of dnsmasq. When the routes of
+    /// kubedns change, cached answers may be outdated.
     pub flush_count: u64,
 }
 
@@ -116,10 +117,10 @@ pub struct RouteSources<'a> {
     /// The addresses that dnsmasq listens on.
     pub listening: &'a ListenAddresses,
     /// The server that answers SERVFAIL. dnsmasq queries it for a stub domain without a usable
-    /// server. If only kubedns can query the configured servers, dnsmasq queries the SERVFAIL
-    /// server until kubedns follows this configuration. Without the SERVFAIL server, these queries
-    /// would leak to other servers or get NXDOMAIN. If a probe of a stub server comes back to
-    /// dnsmasq, dnsmasq forwards the probe to the SERVFAIL server.
+    /// server. If kubedns has to query servers that dnsmasq cannot query, dnsmasq queries the
+    /// SERVFAIL server in place of kubedns until kubedns follows this configuration. Without the
+    /// SERVFAIL server, these queries would leak to other servers or get NXDOMAIN. If a probe of a
+    /// stub server comes back to dnsmasq, dnsmasq forwards the probe to the SERVFAIL server.
     pub servfail_server: Nameserver,
     /// The labels directly before the stub domain in the names of probes: `forward-loop` and 16
     /// random hexadecimal digits. `None` if no server is probed.
@@ -151,9 +152,9 @@ impl Routes {
     /// Computes the routes, and the servers left out.
     pub fn compute(from: &RouteSources<'_>) -> ComputedRoutes {
         match from.forward {
-            // Only kubedns applies rules for external names. Until kubedns has the same
-            // configuration, dnsmasq forwards by itself, because an answer to which no rule was
-            // applied is better than no answer.
+            // Only kubedns applies rules for external names. Until kubedns is known to be behind
+            // dnsmasq and to follow the same configuration, dnsmasq forwards as without rules. An
+            // answer to which no rule was applied is better than no answer.
             ForwardMode::Dnsmasq if from.has_rules_in_kubedns() => {
                 ComputedRoutes::through_kubedns(from)
             }
@@ -169,7 +170,7 @@ impl Routes {
         mended.any(|domain| self.stub_domains.contains_key(domain))
     }
 
-    /// Returns whether `self` equals `before`, apart from the number of reloads.
+    /// Returns whether `self` equals `before`, apart from `flush_count`.
     pub fn equal_except_flushes(&self, before: &Self) -> bool {
         Self {
             flush_count: before.flush_count,
@@ -294,7 +295,7 @@ impl ComputedRoutes {
         servers: &[ServerAddr],
     ) -> Vec<Nameserver> {
         if !servers.iter().all(ServerAddr::is_plain) {
-            // dnsmasq cannot query all of these servers, but kubedns can.
+            // dnsmasq cannot query some of these servers, but kubedns can query them all.
             return vec![from.kubedns_if_it_follows()];
         }
 
@@ -387,7 +388,7 @@ impl ComputedRoutes {
     fn add_upstreams(&mut self, from: &RouteSources<'_>) {
         let configured = &from.config.upstream_nameservers;
         let plain: Option<Vec<Nameserver>> = configured.iter().map(Upstream::plain).collect();
-        // dnsmasq cannot query all of these servers, but kubedns can.
+        // dnsmasq cannot query some of these servers, but kubedns can query them all.
         let Some(plain) = plain else {
             self.routes.upstreams = vec![from.kubedns_if_it_follows()];
             self.routes.upstreams_from = UpstreamOrigin::Kubedns;
@@ -440,7 +441,8 @@ pub fn own_names(config: &Config) -> impl Iterator<Item = String> {
     config.own_domains().map(str::to_owned).chain(reverse)
 }
 
-/// Returns whether kubedns answers or forwards names outside the cluster domain for dnsmasq.
+/// Returns whether this configuration needs kubedns in [`ForwardMode::Dnsmasq`]: for servers that
+/// dnsmasq cannot query, for `hosts` and `aliases`, or for rules for external names.
 pub fn asks_kubedns(config: &Config) -> bool {
     needs_kubedns(config) || config.has_own_names() || config.has_external_rules()
 }

@@ -31,8 +31,8 @@ impl MemoryKills {
         Self { files, count }
     }
 
-    /// Whether the OOM killer has killed a process since the last call. False if the kernel
-    /// provides no count.
+    /// Whether the OOM killer has killed a process since the last call or, at the first call, since
+    /// [`of_container`](Self::of_container). False if the kernel provides no count.
     pub(crate) fn take_new(&mut self) -> bool {
         let now = read_count(&self.files);
         let before = std::mem::replace(&mut self.count, now);

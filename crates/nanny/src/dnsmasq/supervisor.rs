@@ -58,13 +58,14 @@ pub(crate) struct Supervisor {
     pub(crate) directory: Option<Arc<StateDir>>,
     pub(crate) delivery: RouteDelivery,
     pub(crate) port: u16,
-    /// Each query that dnsmasq forwards has a socket of its own.
+    /// Whether each query that dnsmasq forwards has a socket of its own.
     pub(crate) has_query_sockets: bool,
     /// The address for probes of dnsmasq; `None` if dnsmasq would not answer them.
     pub(crate) probe: Option<Nameserver>,
     /// Interval at which dnsmasq logs its statistics; zero for never.
     pub(crate) log_interval: Duration,
-    /// `-restartDnsmasq`: dnsmasq may be restarted to change its arguments.
+    /// The flag `-restartDnsmasq`: whether dnsmasq may be restarted to change its arguments. If
+    /// false, a restart is still possible when a stub domain without a usable server gets one.
     pub(crate) may_restart: bool,
     /// The destinations of `--log-queries` lines.
     pub(crate) query_lines: QueryLines,
@@ -84,7 +85,7 @@ struct EndDescription {
 /// dnsmasq's arguments for its next start.
 struct StartArguments {
     argv: Vec<OsString>,
-    /// dnsmasq reads the servers file.
+    /// Whether dnsmasq reads the servers file.
     reads_file: bool,
 }
 
@@ -399,8 +400,9 @@ impl Supervisor {
     /// restart uses the routes in force if the file still contains them.
     fn select_arguments(&mut self, is_first: bool) -> StartArguments {
         if self.plan.mode == EditMode::Restart {
-            // New arguments need a trial, except at the first start. So a restart does not use
-            // newer routes: these routes stay pending, and their trial follows the restart.
+            // In this mode, new arguments need a trial, except at the first start. So a restart
+            // does not use newer routes: these routes stay pending, and their trial follows the
+            // restart.
             if is_first {
                 let newest = self.delivery.take_newest();
                 self.delivery.mark_in_force(newest);

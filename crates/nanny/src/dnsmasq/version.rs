@@ -87,8 +87,8 @@ impl DnsmasqVersion {
             .is_some_and(|release| release >= DnsmasqRelease(2, 88, 0))
     }
 
-    /// The security fixes that dnsmasq lacks. Empty if the distribution's package contains all
-    /// fixes, or if the version cannot be parsed.
+    /// The security fixes that dnsmasq lacks. Empty if dnsmasq comes from a package of Debian 12
+    /// with all fixes, or if the version cannot be parsed.
     pub(crate) fn missing_fixes(&self) -> Vec<&'static str> {
         if self.package.as_deref().is_some_and(is_patched_package) {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Stub servers given by name, and servers that forward back to dnsmasq.
+//! Stub domains whose servers are given by name, and servers that forward back to dnsmasq.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -89,7 +89,7 @@ async fn stub_domain_gets_resolved_server_despite_forbidden_restarts() {
 }
 
 #[tokio::test]
-async fn own_address_is_not_used() {
+async fn dnsmasq_does_not_forward_to_itself() {
     let outside = Upstream::answering("192.0.2.1").await;
     let plan = NannySetup::new();
     let own = plan.server().to_string();
@@ -193,7 +193,7 @@ async fn later_loop_is_found_and_ends() {
     check_later_loop(rig, &forwarder, &loops).await;
 }
 
-/// Without a servers file, dnsmasq is restarted without the server in the loop.
+/// Without a servers file, the nanny restarts dnsmasq to remove the server in the loop.
 #[tokio::test]
 async fn later_loop_without_servers_file_is_found_and_ends() {
     let loops = Arc::new(AtomicBool::new(false));

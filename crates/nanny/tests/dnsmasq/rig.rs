@@ -21,7 +21,7 @@ use testkit::processes::is_running;
 use testkit::query::Query;
 use testkit::upstream::Upstream;
 
-/// Timeout of all waits, long enough for a busy machine.
+/// Timeout of each wait that has to succeed, long enough for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The address of a server as `ip:port`, as written in a `ConfigMap`.
@@ -34,7 +34,7 @@ pub(crate) fn only(server: &Upstream) -> String {
     json!([at(server)]).to_string()
 }
 
-/// `stubDomains` with one server each.
+/// `stubDomains` with one server for each domain.
 pub(crate) fn stubs(entries: &[(&str, &Upstream)]) -> String {
     let domains = entries
         .iter()
@@ -42,7 +42,7 @@ pub(crate) fn stubs(entries: &[(&str, &Upstream)]) -> String {
     Value::Object(domains.collect()).to_string()
 }
 
-/// A `ConfigMap` with a server for all names, and with stub domains of one server each.
+/// A `ConfigMap` with one server for each stub domain, and one server for all other names.
 pub(crate) fn routes(
     server: &Upstream,
     stub_domains: &[(&str, &Upstream)],

@@ -44,7 +44,7 @@ fn nslookup_commands_are_parsed() {
 }
 
 #[test]
-fn other_commands_are_rejected() {
+fn unsupported_commands_are_rejected() {
     let form = NslookupCommandError::Form.to_string();
     let cases = [
         ("nothing", "", &*form),

@@ -1,4 +1,4 @@
-//! The configuration in force, and the last rejected configuration.
+//! The section of the page about the configuration in force and about rejected edits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -111,8 +111,8 @@ fn shown_servers(routes: &RoutesStatus, servers: &[String]) -> String {
     }
 }
 
-/// The configured servers for names outside stub domains. If none are configured, the text says
-/// where the servers in use come from.
+/// The configured servers for names outside stub domains. If none are configured, the text names
+/// the source of the servers of dnsmasq or of kubedns.
 fn configured_upstreams(nanny: &NannyStatus) -> String {
     let routes = &nanny.routes;
     match nanny.configuration.upstream_nameservers.as_slice() {

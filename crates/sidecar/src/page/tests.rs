@@ -68,7 +68,7 @@ fn says(page: &str, texts: &[&str]) {
 }
 
 #[test]
-fn dnsmasq_as_cache_shows_kubedns_servers() {
+fn upstreams_of_kubedns_are_shown_behind_caching_dnsmasq() {
     let nanny = r#"{"configuration":{"version":"00ff","stubDomains":{"acme.local":["192.0.2.1"]}},
                     "routes":{"stubDomains":{"acme.local":["127.0.0.1:10053"]},"upstreams":["127.0.0.1:10053"],
                               "upstreamsFrom":"kubedns","kubednsServer":"127.0.0.1:10053","kubednsConfiguration":"00fe"}}"#;
@@ -176,7 +176,7 @@ fn rejected_configuration_is_shown() {
 }
 
 #[test]
-fn configuration_of_kubedns_is_shown_alone() {
+fn page_without_dnsmasq_shows_configuration_of_kubedns() {
     let metrics = "kubedns_config_current 1\nkubedns_config_unknown_keys 2\nkubedns_forward_loops 1\n\
                    kubedns_forward_route_servers{route=\"gone.example.\"} 0\n\
                    kubedns_forward_upstream_up{route=\".\",upstream=\"192.0.2.9:53\"} 1\n\
@@ -258,7 +258,6 @@ fn line_without_values_has_no_legend() {
     assert!(!words.contains("external names"), "{words}");
 }
 
-/// The first sample has no rates, because a rate is the difference of two counts.
 #[test]
 fn traffic_without_values_is_explained() {
     let mut status = good();
@@ -492,7 +491,7 @@ fn foreign_values_are_never_markup() {
         page.contains("<script nonce=\"0123456789abcdef\">"),
         "{page}"
     );
-    // The page links only to its icon, a `data:` URL, and to the runbook.
+    // The page links only to its icon (a `data:` URL) and to the runbook.
     let links: Vec<&str> = page.split("href=\"").skip(1).collect();
     let own = |link: &&str| link.starts_with("data:image/svg+xml,") || link.starts_with("runbook");
     assert!(links.len() > 2 && links.iter().all(own), "{links:?}");
@@ -540,7 +539,7 @@ fn levels_differ_in_title_and_icon() {
 }
 
 #[test]
-fn ranking_is_shown_within_pod() {
+fn only_known_rankings_are_shown() {
     says(
         &page(&good()),
         &["Who asks most The ranking is shown only to requests from within the pod"],

@@ -202,8 +202,8 @@ async fn query_depends_on_served_names() {
     );
 }
 
-/// The server of a stub domain may refuse all other queries. It must not be queried for external
-/// names while the report of the nanny cannot be read.
+/// The server of a stub domain may refuse queries for names outside this domain. So the server must
+/// not be queried for external names while the report of the nanny cannot be read.
 #[tokio::test]
 async fn purpose_is_kept_without_report() {
     let stub = Server::start(|asked: &Asked| {
@@ -487,7 +487,7 @@ async fn zero_interval_disables_probes() {
 }
 
 #[test]
-fn lines_of_dnsmasq_are_parsed() {
+fn texts_of_servers_bind_are_parsed() {
     for (line, expected) in [
         ("192.0.2.1#53 12 3", Some(("192.0.2.1:53", 12))),
         ("2001:db8::1#5353 0 0", Some(("[2001:db8::1]:5353", 0))),

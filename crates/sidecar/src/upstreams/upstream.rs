@@ -30,7 +30,7 @@ pub(super) const MAX_HISTORY: usize = 120;
 #[derive(Debug)]
 pub(super) struct UpstreamState {
     pub(super) purpose: UpstreamPurpose,
-    /// The position in `purpose.questions` of the query that last got a usable answer.
+    /// The position in `purpose.questions` of the query that the next probe sends first.
     preferred: usize,
     pub(super) status: DnsmasqUpstream,
     since: Instant,

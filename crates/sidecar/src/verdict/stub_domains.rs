@@ -50,8 +50,8 @@ pub(super) fn stub_domain_faults(status: &SidecarStatus) -> Vec<PodFault> {
     faults
 }
 
-/// The stub domains without a usable server. dnsmasq forwards their queries to the nanny, which
-/// answers SERVFAIL.
+/// The stub domains without a server that dnsmasq can use now. dnsmasq forwards the queries for
+/// these domains to the nanny, which answers SERVFAIL.
 fn domains_without_server(nanny: &NannyStatus) -> Vec<&str> {
     let Some(servfail_server) = &nanny.routes.servfail_server else {
         return Vec::new();
@@ -91,8 +91,8 @@ fn domain_fault(domain: &str, unresolved: Option<&str>) -> PodFault {
     fault.passes_within(EDITED_WITHIN)
 }
 
-/// The fault of servers of stub domains for which kubedns has no address. `None` if a stub domain
-/// has no usable server, because then [`domain_fault`] describes the fault.
+/// The fault if kubedns does not know the addresses of some stub domain servers. `None` if kubedns
+/// has a stub domain without a usable server, because then [`domain_fault`] describes the fault.
 fn unresolved_in_kubedns(kubedns: &KubednsReport) -> Option<PodFault> {
     if kubedns.unresolved == 0.0 || kubedns.stub_domains_without_server().next().is_some() {
         return None;

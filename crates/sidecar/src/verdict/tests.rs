@@ -325,8 +325,8 @@ fn missing_upstreams_are_outage_after_15_seconds() {
     assert_eq!(found(&alone), [text]);
 }
 
-/// `kubedns_upstream_up` has a series for each server that dnsmasq or kubedns queries. The series
-/// ends when neither of them queries the server any more.
+/// Each series of `kubedns_upstream_up` is for one route and one of its servers. The series ends
+/// when the route no longer has the server.
 #[test]
 fn upstreams_are_exported_per_route() {
     let metrics = Metrics::new("x").unwrap();
@@ -454,7 +454,7 @@ fn repeated_restarts_of_container_are_fault() {
 }
 
 #[test]
-fn refused_clients_are_fault_for_minutes() {
+fn refused_clients_are_fault_for_five_minutes() {
     let limited = |ago| SidecarStatus {
         clients_limited_at: Some(good().time - ago),
         ..good()
@@ -659,7 +659,7 @@ fn stub_domain_without_server_is_fault() {
 }
 
 #[test]
-fn added_servers_of_arguments_are_found() {
+fn argument_servers_are_fault_unless_resolv_conf_is_used() {
     let added = "servers_added: for external names, dnsmasq also queries servers from its arguments: 192.0.2.9:53";
     for (origin, expected) in [
         ("configuration", Some(added)),

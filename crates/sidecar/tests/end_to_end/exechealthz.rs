@@ -38,7 +38,7 @@ impl Server {
     }
 }
 
-/// A pod with two DNS servers, and the sidecar with the arguments of the container `healthz`.
+/// A pod with two DNS servers and the sidecar.
 struct Pod {
     dnsmasq: Server,
     kubedns: Server,

@@ -26,7 +26,7 @@ use crate::own_names::{LOOPBACK, MAX_CHAIN, OwnTarget};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ChaseResult {
     /// A loop, a chain that is too long, a target that must not be forwarded, records that are not
-    /// loaded, or no answer from an upstream.
+    /// loaded, or no usable answer from an upstream.
     Failed,
     /// The target does not exist, or has no address of the query's families.
     NoData,
@@ -58,7 +58,7 @@ struct AliasWalk<'o> {
     families: AddressFamilies,
     /// Names from the start of the walk to the current name, in lower case.
     chain: Vec<Name>,
-    /// Names whose records are written, in lower case.
+    /// Names that were followed and not rolled back, in lower case.
     done: IndexSet<Name>,
     /// Upstream records that were written. Two aliases may share records, which are written once.
     /// An upstream may send many records, so the records are in a hash set.

@@ -38,16 +38,15 @@ impl<T: Hash + Eq, const N: usize> RandomSample<T, N> {
     }
 
     pub(super) fn add(&mut self, item: T) {
-        // The kept items already fill the room, so an item with a higher hash is not one of the
-        // lowest.
+        // The kept items already fill the room, and this item has a higher hash than all of them.
         if let (Some(hasher), Some(highest)) = (&self.hasher, self.highest)
             && hasher.hash_one(&item) > highest
         {
             return;
         }
 
-        // The items are sorted only when there are twice as many as `room`, so that `room` items
-        // share the cost of sorting.
+        // The items are sorted here only when there are twice as many as `room`. So at most one in
+        // `room` calls sorts the items.
         if self.items.len() >= 2 * self.room {
             self.drop_excess();
         }
@@ -77,7 +76,7 @@ impl<T: Hash + Eq, const N: usize> RandomSample<T, N> {
     }
 
     /// Returns the distinct items in random order. Random order spreads the load, because clients
-    /// use the first item.
+    /// often use the first item.
     pub(super) fn into_shuffled(self) -> SampleItems<T, N> {
         let mut sample = self.into_distinct();
         fastrand::shuffle(&mut sample.items);

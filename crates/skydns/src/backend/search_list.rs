@@ -41,8 +41,8 @@ impl Zone {
     }
 
     /// The names to look up for `name` (wire format) of a client in `namespace`. The first one is
-    /// `name` itself, unless `name` is below the search suffix. `None` without `--autopath`, and if
-    /// `name` is not below the client's first search domain.
+    /// `name` itself, unless `name` is the search suffix or below the search suffix. `None` without
+    /// `--autopath`, or if `name` is not below the client's first search domain.
     pub fn search_list_of_client(&self, name: &[u8], namespace: &str) -> Option<SearchList> {
         let search = self
             .search
@@ -79,8 +79,9 @@ impl Zone {
     }
 
     /// The labels `bare` followed by each search domain of a pod in `namespace`, then `bare` as a
-    /// whole name. `bare` and `namespace` are in wire format without the root. Names below the
-    /// search suffix, and names that must not be forwarded, are left out.
+    /// whole name. `bare` and `namespace` are in wire format without the root. Repeated names, and
+    /// names that are too long, are left out. So are the search suffix, names below the search
+    /// suffix, and names for which [`must_not_forward`](Self::must_not_forward) is true.
     fn searched_names(
         &self,
         search: &Search,

@@ -1,5 +1,5 @@
-//! Lookups of external names that are targets of our aliases. Only upstreams can resolve these
-//! names.
+//! Lookups of external names that are targets of our aliases, or of our SRV and MX records. Only
+//! upstreams can resolve these names.
 
 use super::Resolver;
 use super::waiting::AdmittedAsk;
@@ -44,8 +44,7 @@ impl<B: Backend> Resolver<B> {
         let transport = admitted.ask.query.transport;
         let view = admitted.ask.view;
         let lower = question.name.to_lowercase();
-        // The name is the target of one of our aliases. If a rule leaves out the target's records,
-        // the alias is answered as if the target had no records.
+        // A name whose records a rule leaves out is treated as a name without records.
         if let ExternalRoute::Rule(rule) = external_route(view, lower.wire(), question.qtype) {
             return Ok(ExternalLookup::without_records(rule.key));
         }

@@ -262,7 +262,8 @@ impl SearchWalk {
         (reply, result.completion)
     }
 
-    /// Writes the records of the name at which the walk ended, or the SOA record if no name exists.
+    /// Writes the records of the name at which the walk ended, or the SOA record if no name of the
+    /// list exists.
     fn write_records(&self, query: &Query<'_>, writer: &mut ResponseWriter<'_, '_>) -> WalkRecords {
         let mut records = WalkRecords {
             system: System::Auth,

@@ -74,9 +74,9 @@ impl OwnerNames {
         self.spans.iter().map(|span| name_at(&self.octets, *span))
     }
 
-    /// Adds the names of zone `domain`. If `unlike` is given, stored names whose records are the
-    /// same in `unlike` may be left out. Zone cuts, and hosts and aliases of the configuration,
-    /// are few and are always added.
+    /// Adds the names of zone `domain`, if the zone can be transferred. If `unlike` is given,
+    /// stored names whose records are the same in `unlike` may be left out. All other names of the
+    /// zone are still added.
     fn add_zone<V: View>(&mut self, view: &V, domain: &Name, unlike: Option<&dyn Records>) {
         let Some(authority) = transferable_authority(view, domain) else {
             return;

@@ -91,7 +91,7 @@ impl<V: View + 'static> ZoneTransfers<V> {
             Err(rejection) => return Some(self.rejection_stream(qtype, rejection)),
         };
 
-        // A secondary with many transfers must leave places for others.
+        // The share of each client is limited, so that places are left for other clients.
         let Some(place) = self.places.take_share(client) else {
             let rejection = accepted.request.reject(rcode::REFUSED);
             return Some(self.rejection_stream(qtype, rejection));

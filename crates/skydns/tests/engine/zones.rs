@@ -71,7 +71,7 @@ fn longest_domain_answers() {
 }
 
 #[test]
-fn missing_name_has_soa_of_its_zone() {
+fn negative_answer_has_soa_of_zone() {
     let table = "
         no.acme.test A => NXDOMAIN, qr aa rd ra: acme.test. 60 IN SOA/60
         www.acme.test AAAA => NOERROR, qr aa rd ra: acme.test. 60 IN SOA/60
@@ -87,7 +87,7 @@ fn missing_name_has_soa_of_its_zone() {
 }
 
 #[test]
-fn unloaded_zone_is_servfail() {
+fn names_of_unloaded_zone_get_servfail_or_refused() {
     let none = ExternalAnswers::none();
     let unloaded = "
         www.late.test A => SERVFAIL, qr rd ra:

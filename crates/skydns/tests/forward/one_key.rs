@@ -1,6 +1,6 @@
-//! If queries of several clients may share a reply and arrive at the same time, the forwarder sends
-//! only one query to an upstream. The file also tests upstreams that reject or drop queries with an
-//! OPT record.
+//! If several clients send queries at the same time, and one reply can answer all these queries,
+//! the forwarder sends only one query to an upstream. The file also tests upstreams that reject or
+//! drop queries with an OPT record.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ const NAMES: [&str; 4] = [
     "www.outside.TEST.",
 ];
 
-/// The queries of clients that may share a reply.
+/// Queries of different clients that one reply can answer.
 fn variants() -> Vec<Ask> {
     let cookie = opt(1232, false, &[(10, &[1; 8])]);
     let asks = NAMES.iter().flat_map(|name| {
@@ -42,7 +42,7 @@ fn variants() -> Vec<Ask> {
 /// A birthday attack needs many equal queries to the upstream at the same time. The forwarder sends
 /// only one query, and resends it from the same port with the same ID.
 #[tokio::test]
-async fn variants_at_once_make_one_query() {
+async fn simultaneous_queries_that_share_a_reply_cause_one_query() {
     let fickle = Fickle::start(&[silent, good]).await;
     let subject = Subject::new(ForwardLimits {
         resend_after: PATIENCE / 10,

@@ -121,7 +121,7 @@ async fn unanswered_handshake_times_out_and_next_upstream_answers() {
 
 /// The server closes the connection after each answer, so that each query needs a handshake.
 #[tokio::test]
-async fn tls_sessions_resume_and_expiry_is_metric() {
+async fn tls_sessions_resume_and_certificate_expiry_is_exported() {
     for version in [&TLS12, &TLS13] {
         let upstream =
             Upstream::start(|asked: &Asked| Reaction::from(address(asked, 1)).then(Act::Close))
@@ -271,7 +271,7 @@ async fn tls_queries_are_padded() {
 /// If an upstream replies FORMERR to EDNS, the query is sent again without EDNS (RFC 6891, section
 /// 7).
 #[tokio::test]
-async fn tls_server_without_edns_gets_queries_without_opt_record() {
+async fn queries_omit_opt_record_after_formerr_from_tls_server() {
     let old = |asked: &Asked| match Message::parse(&asked.packet).unwrap().edns {
         Some(_) => Reaction::from(Reply::to(&asked.packet).rcode("FORMERR")),
         None => address(asked, 1).into(),

@@ -50,7 +50,7 @@ async fn udp_from(client: IpAddr, server: SocketAddr, query: &Query) -> Vec<u8> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn autopath_leaves_other_queries_unchanged() {
+async fn answer_is_unchanged_if_autopath_finds_no_other_name() {
     let upstream = upstream().await;
     let without = start(Fixed::new(&[upstream.addr()]));
     let view = || Fixed::new(&[upstream.addr()]);
@@ -117,7 +117,7 @@ async fn cname_query_for_name_with_addresses_gets_soa() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn autopath_list_begins_with_queried_name() {
+async fn autopath_works_in_further_domain_and_with_fallthrough() {
     let upstream = upstream().await;
     let view = || Fixed::new(&[upstream.addr()]).autopath(&[], &[(POD, "apps")]);
     let renamed = start(view().other_domains(&["new.example"]));

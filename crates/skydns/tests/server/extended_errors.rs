@@ -1,5 +1,5 @@
-//! Extended DNS Errors (RFC 8914): a query for each error. Apart from the error, the answer is the
-//! same as without `--extended-errors`.
+//! Tests of Extended DNS Errors (RFC 8914). Apart from the error, the answer is the same as without
+//! `--extended-errors`.
 
 use std::sync::atomic::AtomicUsize;
 

@@ -24,7 +24,7 @@ async fn next_record_in_time(watch: &mut TapWatch) -> TapRecord {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tap_copies_and_ranking_counts_each_answer() {
+async fn each_answer_is_copied_and_counted_in_ranking() {
     let upstream = Upstream::start(|asked: &Asked| {
         Reply::to(&asked.packet)
             .answer(&format!("{} 60 IN A 192.0.2.1", asked.name()))

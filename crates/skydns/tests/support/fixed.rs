@@ -247,8 +247,8 @@ impl Fixed {
         self
     }
 
-    /// For a query of `NAME.NAMESPACE.suffix`, the server tries `NAME` with the search domains of
-    /// the cluster, and with `domains`.
+    /// Sets the search suffix (`--search-suffix`) to `suffix`, and the search domains after those
+    /// of the cluster (`--search-domains`) to `domains`.
     pub(crate) fn search(mut self, suffix: &str, domains: &[&str]) -> Self {
         let domains = domains.iter().map(|domain| name(domain));
         let search = Search::new(Some(&name(suffix)), false, domains);

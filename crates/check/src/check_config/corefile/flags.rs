@@ -26,7 +26,7 @@ enum Counterpart {
     Unneeded,
     /// `CoreDNS` has a counterpart, but behaves differently. The text names the difference.
     Different(&'static str),
-    /// The flag has no counterpart. The text says why, or what else helps.
+    /// The flag has no counterpart. The text gives the reason, the effect or an alternative.
     Missing(&'static str),
 }
 

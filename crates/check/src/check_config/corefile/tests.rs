@@ -19,7 +19,7 @@ fn report_for(
     Ok((exit.status, exit.stdout))
 }
 
-/// The exit status and the printed Corefile for the cluster domain `cluster.local`.
+/// The exit status and the printed Corefile. The flag `--domain` of the command is `cluster.local`.
 fn corefile(arguments: &str, keys: &[(&str, &str)]) -> (u8, String) {
     report_for("cluster.local", arguments, keys).unwrap()
 }
@@ -51,7 +51,7 @@ fn flags_become_lines_of_corefile() {
 }
 
 #[test]
-fn every_key_with_plugin_is_written() {
+fn keys_become_lines_of_corefile() {
     let keys = [
         (
             "stubDomains",
@@ -160,7 +160,7 @@ fn omitted_servers_and_tcp_prefix_are_reported() {
 }
 
 #[test]
-fn words_of_flags_are_read_as_by_kubedns() {
+fn flags_are_read_and_unsafe_values_are_left_out() {
     let flags = KubednsFlags::read(
         [
             "-ttl",

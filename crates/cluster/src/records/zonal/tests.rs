@@ -108,12 +108,12 @@ fn zonal_names_exist_without_addresses() {
 }
 
 #[test]
-fn service_has_no_zonal_names_when_off() {
+fn service_has_no_zonal_names_if_option_is_off() {
     assert_eq!(records(&["10.0.0.1 eu-1a"], false).zonal, None);
 }
 
 #[test]
-fn other_labels_are_no_zonal_names() {
+fn names_of_another_form_are_no_zonal_names() {
     for name in [
         "_zone",
         "pin._zone",

@@ -267,7 +267,7 @@ fn found_loops_change_neither_probes_nor_route_texts() {
 }
 
 #[test]
-fn stub_domain_below_cluster_domain_is_delegated() {
+fn queries_for_stub_domain_below_cluster_domain_are_forwarded() {
     for flags in [&["--topology=drop-in"], &["--topology=direct"]] {
         let flags: &[&str] = flags;
         let in_force = in_force_of(flags, r#"{"corp.cluster.local":["192.0.2.7"]}"#);
@@ -288,7 +288,7 @@ fn in_force_of(flags: &[&str], stub_domains: &str) -> InForce {
 }
 
 #[test]
-fn route_texts_name_version_and_topology() {
+fn route_texts_contain_version_routes_and_topology() {
     let one = route_texts_of(&["--nameservers=192.0.2.1", "--topology=cache"]);
     let same = route_texts_of(&["--nameservers=192.0.2.1:53", "--topology=drop-in"]);
     let other = route_texts_of(&["--nameservers=192.0.2.2", "--topology=cache"]);
@@ -352,7 +352,7 @@ fn compute_with(flags: &[&str], data: &RawData, case: &Case) -> InForce {
     })
 }
 
-/// A line for each route and for each other setting with a value, except the external rules.
+/// A line for each route, and lines for some of the other settings.
 fn show(in_force: &InForce) -> Vec<String> {
     let mut lines = Vec::new();
     if !in_force.zone.is_known {

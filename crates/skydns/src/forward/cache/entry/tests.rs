@@ -318,9 +318,10 @@ fn entry_head_has_48_octets() {
 }
 
 proptest! {
-    /// For any cached reply, the answer from the entry can be parsed, and has no octets after its
-    /// last record. If the test kit can parse the reply, it can parse the answer. The answer is
-    /// longer than the reply by at most 17 octets: an OPT record with an extended error.
+    /// For any cached reply, the crate `wire` can parse the answer from the entry, and the answer
+    /// has no octets after its last record. If the test kit can parse the reply, the test kit can
+    /// parse the answer. The answer is longer than the reply by at most 17 octets: an OPT record
+    /// with an extended error.
     #[test]
     fn entry_answers_are_well_formed(
         flips in proptest::collection::vec((12..200_usize, any::<u8>()), 0..6),

@@ -55,7 +55,8 @@ struct UsedId {
 struct SocketQueries {
     used: Vec<UsedId>,
     mismatches: usize,
-    /// Whether the socket takes no further queries, because of a flood or of silence.
+    /// Whether the socket is retired: it takes no further queries. The reason is a flood of
+    /// mismatching datagrams, or a query that had to be sent again.
     retired: bool,
 }
 
@@ -147,8 +148,9 @@ impl UpstreamSocket {
         !self.takes_queries(queries, now) && !queries.any_waits()
     }
 
-    /// From now on, the socket takes no further queries. If the upstream is silent, the packets
-    /// from this port may be lost. For example, a Service may send all of them to a dead endpoint.
+    /// Retires the socket: it takes no further queries. Called before a query without a reply is
+    /// sent again. Possibly all packets from this port are lost: for example, a Service may send
+    /// all of them to a dead endpoint.
     pub(super) fn retire(&self) {
         self.queries.lock().retired = true;
     }
@@ -173,8 +175,9 @@ impl UpstreamSocket {
             .map_err(|error| UpstreamFailure::from_io(&error))
     }
 
-    /// Reads the datagrams that have arrived, as long as queries wait, and passes replies on. If
-    /// datagrams are left, another event reports them. `buffer` has room for the largest datagram.
+    /// Reads datagrams that have arrived, as long as queries wait, and passes replies on. One call
+    /// reads at most [`MAX_QUERIES`] datagrams. If datagrams are left, another event reports them.
+    /// `buffer` has room for the largest datagram.
     pub(super) fn receive_replies(&self, buffer: &mut [u8]) {
         // A flood must not keep the thread from other sockets.
         for _ in 0..MAX_QUERIES {
@@ -340,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn old_or_silent_socket_takes_no_query() {
+    fn old_or_retired_socket_takes_no_query() {
         let server = silent_server();
         let now = Instant::now();
         let old = socket_to(server.local_addr().unwrap());
@@ -354,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn flood_leaves_the_thread_for_others() {
+    fn receive_replies_reads_only_part_of_a_flood() {
         let server = silent_server();
         let socket = socket_to(server.local_addr().unwrap());
         let now = Instant::now();
