@@ -55,7 +55,7 @@ fmt: ## Format the code
 	cargo fmt --all
 
 # Alone, treecache must name each feature that it needs. In the workspace, other crates turn on features for it.
-lint: ## Check formatting, lints and spelling
+lint: ## Check formatting, lints, spelling and links in doc comments
 	cargo fmt --all --check
 	@if typos --version >/dev/null 2>&1; then \
 		typos; \
@@ -64,6 +64,7 @@ lint: ## Check formatting, lints and spelling
 	fi
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo check --quiet --package treecache
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --document-private-items
 
 deny: ## Check the dependencies with cargo-deny (licences, duplicates, sources, known vulnerabilities), and the pinned actions (needs network)
 	cargo deny --locked check

@@ -1,6 +1,6 @@
 //! The kube-dns `ConfigMap`: its keys, their values, and the sources of its data.
 //!
-//! [`parse`] converts raw data (a map from key to octets) to a [`Config`]. If one value is invalid,
+//! [`parse()`] converts raw data (a map from key to octets) to a [`Config`]. If one value is invalid,
 //! all data are rejected with a [`ConfigError`] that names key and value. A [`ConfigSource`]
 //! supplies raw data (from a mounted directory or from the API server), or a fixed [`Config`]. A
 //! [`ConfigFollower`] reads the source and updates a [`ConfigState`], which keeps the last valid

@@ -4,7 +4,7 @@
 //! [`Explainer`] reports everything that kubedns knows about a name. The report has the names that
 //! a pod's search list produces, the responsible servers, the records, and their Services and
 //! endpoints. It also has the path through dnsmasq, similar names, and warnings about the records.
-//! `GET /explain` on the status port returns the report as JSON (`document`); [`command`] requests
+//! `GET /explain` on the status port returns the report as JSON (`document`); [`command()`] requests
 //! the JSON and prints it as text.
 //!
 //! ```text

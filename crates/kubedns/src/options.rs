@@ -285,6 +285,10 @@ pub struct Options {
     pub etcd: EtcdFlags,
     /// secondaries that may transfer the zones (AXFR, IXFR), separated by commas: IP, IP:port or
     /// [IPv6]:port, which are notified of changes, or a network such as 10.0.0.0/8; empty for none
+    #[expect(
+        rustdoc::broken_intra_doc_links,
+        reason = "the text is the help of the flag"
+    )]
     #[arg(long, value_name = "string", default_value = "")]
     pub transfer_to: TransferPeers,
     /// file of the TSIG key that the secondaries in --transfer-to must sign with, as tsig-keygen

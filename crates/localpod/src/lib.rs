@@ -2,7 +2,7 @@
 //! connected as in the cluster. With `--alone`, the pod has no dnsmasq and no nanny. The API server
 //! is embedded, or that of a real cluster.
 //!
-//! [`run`] starts the pod. This crate is for laptops and tests, and never runs in a cluster.
+//! [`run()`] starts the pod. This crate is for laptops and tests, and never runs in a cluster.
 
 pub mod config_map;
 pub mod console;

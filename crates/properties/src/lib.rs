@@ -7,18 +7,18 @@
 //!
 //! | property | input |
 //! | --- | --- |
-//! | [`query`] | one octet for records, transport and upstream answers, then a client's message |
-//! | [`search`] | one octet for the search list and the query, twelve for the records, then a name whose last label is the client's namespace |
-//! | [`reply`] | three octets that select the query, then a message from an upstream server |
-//! | [`frames`] | one octet that selects the sizes of the pieces, then a stream of messages over TCP or TLS |
-//! | [`config_map`] | a resolv.conf and the values of the `ConfigMap`, separated by NUL octets |
-//! | [`probe`] | the value of `--probe` |
-//! | [`flags`] | a command line, one word per line; the first octet selects the program |
-//! | [`snapshot_file`] | a snapshot file, or its lines without header and checksum |
-//! | [`watch`] | events of the API server, one per line |
-//! | [`feed`] | one octet that selects the kind of objects, then responses of the API server |
-//! | [`transfer`] | one octet for the server and the form of the request, then a transfer request |
-//! | [`etcd_zone`] | events of etcd for a zone; each line is either a message of a watch or a single change |
+//! | [`query()`] | one octet for records, transport and upstream answers, then a client's message |
+//! | [`search()`] | one octet for the search list and the query, twelve for the records, then a name whose last label is the client's namespace |
+//! | [`reply()`] | three octets that select the query, then a message from an upstream server |
+//! | [`frames()`] | one octet that selects the sizes of the pieces, then a stream of messages over TCP or TLS |
+//! | [`config_map()`] | a resolv.conf and the values of the `ConfigMap`, separated by NUL octets |
+//! | [`probe()`] | the value of `--probe` |
+//! | [`flags()`] | a command line, one word per line; the first octet selects the program |
+//! | [`snapshot_file()`] | a snapshot file, or its lines without header and checksum |
+//! | [`watch()`] | events of the API server, one per line |
+//! | [`feed()`] | one octet that selects the kind of objects, then responses of the API server |
+//! | [`transfer()`] | one octet for the server and the form of the request, then a transfer request |
+//! | [`etcd_zone()`] | events of etcd for a zone; each line is either a message of a watch or a single change |
 
 #![allow(
     clippy::missing_panics_doc,

@@ -113,6 +113,10 @@ pub struct Options {
     pub prometheus_port: u16,
     /// http port on which /healthz and /healthz-<label> answer as exechealthz did; 0 means none, or
     /// 8080 with --cmd
+    #[expect(
+        rustdoc::invalid_html_tags,
+        reason = "the text is the help of the flag"
+    )]
     #[arg(long, alias = "port", value_name = "int", default_value = "0", value_parser = whole_number::<u16>)]
     pub exechealthz_port: u16,
     /// The commands that were given to exechealthz; repeatable.

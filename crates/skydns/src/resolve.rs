@@ -1,9 +1,8 @@
 //! The path of a query from its transport to its answer.
 //!
 //! The documentation of the crate has a diagram of the layers. The message is parsed once and the
-//! view is taken once: an [`Ask`](ask::Ask) carries both through all layers. The work that is left
-//! to do for a waiting query is a [`WaitingWork`](ask::WaitingWork). When this work is done, the
-//! query has an answer.
+//! view is taken once: an [`Ask`] carries both through all layers. The work that is left to do for a
+//! waiting query is a [`WaitingWork`]. When this work is done, the query has an answer.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -17,7 +17,7 @@
 //! * [`http`]: one request and its response; a server with one reply.
 //! * [`kubectl`], [`etcd`]: run the real programs.
 //! * [`table`]: tables of test cases.
-//! * [`eventually`]: wait for a condition without a sleep of guessed length.
+//! * [`eventually()`]: wait for a condition without a sleep of guessed length.
 //!
 //! A set-up that fails panics with the reason, so that the test ends.
 
