@@ -371,8 +371,8 @@ fn find_doubtful_servers(data: &RawData, domains: &BTreeSet<String>) -> Vec<Stri
         if domains.contains(domain) && !servers.is_empty() {
             warnings.push(format!(
                 "stub domain {domain:?} is the cluster domain: dnsmasq may send queries for it to \
-                 kubedns, to the servers of the stub domain, or to both; kubedns never queries these \
-                 servers (key stubDomains); use a domain below the cluster domain"
+                 kubedns, to the servers of the stub domain, or to both; kubedns queries these servers \
+                 only with --fallthrough (key stubDomains); use a domain below the cluster domain"
             ));
         }
     }
