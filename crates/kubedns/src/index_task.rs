@@ -121,7 +121,11 @@ impl IndexTask {
                     if received == 0 && !stop.is_cancelled() {
                         return Err(WatchersEnded);
                     }
-                    self.gather_events(&mut batch).await;
+                    // Until the index has synced, a batch publishes nothing, so a larger batch
+                    // would only take memory.
+                    if self.index.has_synced() {
+                        self.gather_events(&mut batch).await;
+                    }
                     let completes_lists = self.apply_batch(&mut batch, begun);
                     counting.note_batch(completes_lists, self.index.take_objects_changed());
                 }
