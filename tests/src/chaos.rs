@@ -157,9 +157,9 @@ impl Rig {
         .await
     }
 
-    /// The queries of a client. The pod's DNS port receives the queries for cluster names (path
-    /// `cluster`) and for external names (path `outside`). If dnsmasq serves that port, cluster
-    /// names are also queried directly from kubedns (path `kubedns`).
+    /// The queries of a client, each on a path ([`crate::steady`]). The pod's DNS port gets queries
+    /// about the cluster (path `cluster`) and for external names (path `outside`). If dnsmasq
+    /// serves this port, queries about the cluster also go to kubedns directly (path `kubedns`).
     pub fn questions(&self) -> Vec<Question> {
         let ports = self.pod.ports;
         let mut all = interleave(

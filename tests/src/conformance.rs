@@ -1,5 +1,6 @@
 //! The conformance suite: compares the answers of a server with recorded answers of kube-dns. Where
-//! this project differs on purpose, listed answers replace the recorded ones, or rules change them.
+//! this project differs on purpose, listed answers replace the recorded answers, or rules change
+//! the answers that are expected.
 //!
 //! * [`vector`]: the recorded scenarios (`tests/conformance/vectors`);
 //!   `tests/conformance/README.md` describes their format.

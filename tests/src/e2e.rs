@@ -122,7 +122,7 @@ impl Pod {
         let mut process = program
             .env("TMPDIR", directory.path())
             .args(["--port-base", "0"])
-            // With the interval of the manifest, a pod is ready only after a few seconds.
+            // With the probe interval of the manifest, a pod is ready only after a few seconds.
             .args(["--probe-interval", "1"])
             .args([OsStr::new("--status-file"), status_file.as_os_str()])
             .args(args)

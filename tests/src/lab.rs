@@ -87,14 +87,14 @@ impl Lab {
         }
     }
 
-    /// Adds or changes a Service or Endpoints, and waits until kubedns has applied the change. Does
-    /// not wait for objects of other kinds.
+    /// Adds or changes an object in the API server. If the object is a Service or Endpoints, waits
+    /// until kubedns has applied the change.
     pub async fn set(&mut self, object: Value) {
         self.apply("MODIFIED", object).await;
     }
 
-    /// Deletes a Service or Endpoints, and waits until kubedns has applied the deletion. Does not
-    /// wait for objects of other kinds.
+    /// Deletes an object from the API server. If the object is a Service or Endpoints, waits until
+    /// kubedns has applied the deletion.
     pub async fn delete(&mut self, object: Value) {
         self.apply("DELETED", object).await;
     }
@@ -102,11 +102,11 @@ impl Lab {
     async fn apply(&mut self, kind: &str, object: Value) {
         self.cluster
             .apply(&json!({"type": kind, "object": object}))
-            .expect("the object must be applied");
+            .expect("the API server must apply the event");
         self.markers
             .follow(&object, &self.cluster, &mut self.server)
             .await
-            .expect("the object must be applied");
+            .expect("kubedns must apply the change");
         self.markers
             .remove(&self.cluster, &mut self.server)
             .await
@@ -121,11 +121,11 @@ impl Lab {
         self.markers
             .services(&self.cluster, &mut self.server)
             .await
-            .expect("the Services must be applied");
+            .expect("kubedns must apply the Services");
         self.markers
             .endpoints(&self.cluster, &mut self.server)
             .await
-            .expect("the Endpoints must be applied");
+            .expect("kubedns must apply the Endpoints");
         self.markers
             .remove(&self.cluster, &mut self.server)
             .await

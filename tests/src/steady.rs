@@ -35,7 +35,7 @@ pub use self::report::{Line, Report};
 /// Timeout of a query: the usual retry interval of resolvers.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Timeout of all waits for answers: a path must recover in this time.
+/// Timeout of each wait for right answers.
 const RECOVERY: Duration = Duration::from_secs(90);
 
 /// Number of right answers in a row that [`Excuse::ends`] waits for, per question of the path.

@@ -220,7 +220,7 @@ const OBJECT_VALUES: &str = r#"
 "#;
 
 #[test]
-fn object_values_do_what_they_say() {
+fn object_values_set_intended_fields() {
     if is_helm_missing() {
         return;
     }
@@ -361,7 +361,7 @@ fn misplaced_value_is_rejected_with_reason() {
     assert_refused(MISPLACED);
 }
 
-/// Wrong values, each with the name that the error must contain.
+/// Wrong values, each with a name or path that the error must contain.
 const WRONG: &str = r#"
     shape="fast"                                             | shape
     clusterDomain="cluster.local."                           | clusterDomain

@@ -133,8 +133,8 @@ async fn section_2_3_srv_additional_addresses() {
     }
 }
 
-/// kubedns makes the label `3766346139356635` for the address without a hostname. The label must
-/// not change, because kube-dns has the same label in its SRV answers.
+/// The address without a hostname gets the label `3766346139356635`. The label must not change,
+/// because the original kube-dns has the same label in its SRV answers.
 const HEADLESS: &str = "
     # 2.4.1: A and AAAA records of the Service and of each endpoint
     set.my-ns.svc                  | A    | NOERROR 10.233.0.1 10.3.0.100 10.3.0.101

@@ -60,7 +60,7 @@ async fn dig_answers_over_udp_and_tcp() {
     // These three queries fill dnsmasq's cache before the queries of `ANSWERS`. The original
     // kube-dns answers the first two queries with a CNAME to `web.default.svc.cluster.local`, and
     // the third query with SRV records that have port 0. With these answers in its cache, dnsmasq
-    // would answer SRV of `_https._tcp.web` with port 0.
+    // would answer an SRV query for `_https._tcp.web.default.svc.cluster.local` with port 0.
     let addresses = dig
         .short("_https._tcp.web.default.svc.cluster.local A")
         .await;
@@ -389,7 +389,7 @@ async fn containers_log_15_to_22_lines_at_start() {
     assert!((15..=22).contains(&told.len()), "{told:#?}");
 }
 
-/// The log lines of some containers.
+/// The lines of `log` that come from these containers.
 fn told_by(containers: &[&str], log: &[String]) -> Vec<String> {
     let is_theirs = |line: &&String| containers.iter().any(|name| line.starts_with(name));
     log.iter().filter(is_theirs).cloned().collect()

@@ -42,7 +42,7 @@ const MISTAKES: &str = "
 ";
 
 #[tokio::test]
-async fn mistake_is_one_error_line() {
+async fn mistake_ends_program_with_one_error_line() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("broken"), "{ not: [a kubeconfig").unwrap();
     std::fs::write(directory.path().join("empty"), "").unwrap();

@@ -69,7 +69,7 @@ fn cluster() -> Vec<Value> {
     objects
 }
 
-/// The questions, and the addresses that each answer must have.
+/// The questions, and the addresses that a complete answer has.
 fn questions() -> Vec<(&'static str, &'static str, BTreeSet<String>)> {
     let fifty_v4: BTreeSet<String> = (1..=50).map(v4).collect();
     let fifty_v6: BTreeSet<String> = (1..=50).map(v6).collect();

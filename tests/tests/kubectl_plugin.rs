@@ -20,8 +20,9 @@ use tempfile::TempDir;
 use testkit::objects::{mk_pod, with_labels};
 use testkit::table;
 
-/// The script in place of kubectl. It prints the arguments of `kubectl exec`, and runs the real
-/// kubectl for everything else.
+/// The script in place of kubectl. For `kubectl exec`, it prints its arguments, copies standard
+/// input to standard output if `--stdin` is given, and exits with status 3. For everything else, it
+/// runs the real kubectl.
 const KUBECTL: &str = "\
 #!/bin/sh
 case \" $* \" in
@@ -90,8 +91,8 @@ fn texts(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), stdout, stderr)
 }
 
-/// The arguments of `kubectl dns`, and what follows `--namespace=` in the arguments of the
-/// `kubectl` that the plugin runs.
+/// The arguments of `kubectl dns`, and the arguments with which the plugin runs `kubectl exec`. The
+/// latter begin with `--namespace=`, which is left out here.
 const EXECUTED: &str = "
     explain web.apps A --search apps           | kube-system exec dns-d --container=kubedns -- /kube-dns explain web.apps A --search apps
     -n other check cluster                     | other exec dns-c --container=kubedns -- /kube-dns check cluster

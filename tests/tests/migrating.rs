@@ -29,8 +29,8 @@ const REGISTRY: &str = "registry.example/dns";
 /// that read the workload print this file. Commands that change, create or replace the workload
 /// write the result to the file `after`. `get pod` prints the names of two pods. Commands that
 /// would delete objects, label pods, control a rollout or list `EndpointSlices` do nothing. The
-/// real kubectl runs all other commands. Those that need an API server go to the embedded one,
-/// which has no workloads. The file `calls` lists all calls.
+/// real kubectl runs all other commands. Those that need an API server use `$SERVER`, an API server
+/// without workloads. The file `calls` lists all calls.
 const KUBECTL: &str = r#"#!/bin/sh
 set -e
 echo "$*" >> calls

@@ -2,8 +2,7 @@
 //! and must use only existing metrics. The alerts must match the documentation, and must fire when
 //! they should.
 //!
-//! Tests that need promtool are skipped with a message if it is not installed (Debian:
-//! `prometheus`).
+//! If promtool is not installed (Debian: `prometheus`), its checks are skipped with a message.
 
 #![allow(
     clippy::unwrap_used,

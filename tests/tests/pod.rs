@@ -77,7 +77,7 @@ fn alone() {
 
 /// Runs the manifests of all older generations on one node, one after the other.
 #[test]
-fn older_generations() {
+fn pods_of_older_generations_answer() {
     if !means::are_there() {
         return;
     }
@@ -190,8 +190,8 @@ fn plays(manifest: &str) {
 /// Runs the checks for a manifest of an older generation. The probes of the pod have already
 /// succeeded.
 fn plays_briefly(pod: PlayedPod, config: Config) {
-    // At first kubedns has the default configuration. With `OfTheApi`, the role of kubedns does not
-    // permit reading the ConfigMap.
+    // kubedns begins with the default configuration. With `OfTheApi`, it keeps this configuration
+    // for now, because the role of kubedns does not permit reading the ConfigMap.
     answers(&pod);
     if config == Config::OfTheApi {
         // The API server now permits all requests. kubedns would retry the denied request only
@@ -318,7 +318,7 @@ fn comes_back(pod: &PlayedPod, name: &str, harmed: &str, harm: impl FnOnce(&Cont
     pod.until("www.outside.test.", "A", "NOERROR 198.51.100.80");
 }
 
-/// Checks that each process has exactly the privileges that the manifest grants to its container.
+/// Checks that each process has the privileges that the manifest grants to its container.
 fn has_the_rights_of_its_manifest(pod: &PlayedPod) {
     let rights = pod.rights();
     for container in &pod.manifest.pod.containers {

@@ -27,11 +27,11 @@ pub(crate) enum Format {
 /// The `type` of a watch event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventType {
-    /// The object is new.
+    /// The object is new, or new to the watch.
     Added,
     /// The object has changed.
     Modified,
-    /// The object was deleted. The event carries the last state of the object.
+    /// The object was deleted, or the watch no longer selects the object.
     Deleted,
 }
 

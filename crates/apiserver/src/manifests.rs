@@ -181,7 +181,7 @@ impl File {
     }
 }
 
-/// The paths of the manifests in a directory.
+/// The paths of the manifest files in a directory.
 fn list_manifests(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let paths: Vec<PathBuf> = std::fs::read_dir(directory)?
         .map(|entry| entry.map(|entry| entry.path()))

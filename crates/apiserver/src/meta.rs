@@ -1,5 +1,5 @@
-//! Metadata that the server sets or validates: `name`, `namespace`, `uid`, `resourceVersion`,
-//! `creationTimestamp`.
+//! Metadata that the server sets, removes or validates: `name`, `namespace`, `uid`,
+//! `resourceVersion`, `creationTimestamp`, `deletionTimestamp`.
 
 use chrono::{SecondsFormat, Utc};
 use rand::RngExt as _;

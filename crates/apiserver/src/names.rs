@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_checked_by_resource() {
+    fn allowed_names_depend_on_resource() {
         let long = "a".repeat(64);
         let cases = [
             (Resource::Services, "web-1", true),

@@ -83,7 +83,7 @@ impl Status {
         Self::failure(422, Some("Invalid"), message).with_details(details)
     }
 
-    /// 410: the requested resource version has expired.
+    /// 410: the resource version of the list or watch has expired.
     pub(crate) fn expired(message: impl Into<String>) -> Self {
         Self::failure(410, Some("Expired"), message)
     }
@@ -134,7 +134,7 @@ impl Status {
     }
 }
 
-/// `details` that name an object.
+/// The `details` for an object: its name, group and resource.
 pub(crate) fn details(kind: &Kind, name: &str) -> StatusDetails {
     let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     StatusDetails {

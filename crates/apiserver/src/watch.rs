@@ -1,8 +1,8 @@
 //! Watches: their parameters and their streams of events.
 //!
 //! A watch has no queue. Each watch remembers the version of its last event, and reads the later
-//! events from the history of the resource after each change. If the next events of a slow watch
-//! were evicted, the watch ends with a 410.
+//! events from the history of the resource after each change. If the history no longer contains the
+//! next events of a slow watch, the watch ends with a 410.
 
 mod stream;
 

@@ -35,7 +35,8 @@ pub struct Peer {
     pub answers: bool,
     /// The kinds of queries to send to the server.
     pub kinds: Vec<Kind>,
-    /// The process, if the benchmark started the server.
+    /// The process, which is killed when the peer is dropped. `None` for a server that was already
+    /// running.
     _process: Option<Process>,
 }
 
@@ -112,7 +113,7 @@ impl Peer {
         .await
     }
 
-    /// Waits until the server of `process` answers a query for `first`.
+    /// Waits until the server of `process` answers an SOA query for the name `first`.
     pub(crate) async fn answering(
         name: &str,
         address: SocketAddr,

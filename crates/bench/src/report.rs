@@ -79,13 +79,13 @@ pub struct Start {
 /// CPU time per query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// The servers, in the order of measurement.
+    /// The servers, in the order of the first round.
     pub servers: Vec<String>,
     /// Cost per server and kind of query.
     pub prices: Vec<Price>,
 }
 
-/// Cost of a kind of query for a server.
+/// Cost of queries of one kind to one server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Price {
     /// The server.
@@ -94,8 +94,8 @@ pub struct Price {
     pub kind: Kind,
     /// CPU time per query in microseconds, median of the rounds.
     pub microseconds: f64,
-    /// CPU time per query as a multiple of the CPU time of a UDP echo server in the same round,
-    /// median of the rounds.
+    /// CPU time per query as a multiple of the CPU time per query of a UDP echo server in the same
+    /// round, median of the rounds.
     pub ratio: f64,
 }
 
@@ -111,7 +111,7 @@ pub struct Change {
 /// Cost and latency during one kind of change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Churn {
-    /// The change.
+    /// The kind of change; `quiet` if nothing changes.
     pub title: String,
     /// CPU time of the server as a fraction of one core.
     pub cpu_share: f64,
@@ -137,7 +137,8 @@ pub struct Outside {
     pub asked: u64,
     /// Queries for external names without an answer.
     pub unanswered: u64,
-    /// Seconds from the last query for an external name to the last answer.
+    /// Seconds from the end of the queries for external names to the last answer; 0 if no answer
+    /// came after the end.
     pub longest: f64,
     /// Peak memory, in KiB.
     pub peak: u32,
@@ -146,7 +147,7 @@ pub struct Outside {
 /// CPU time per query for an external name, and the latency and memory of each forwarder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Forwarded {
-    /// The forwarders, in the order of measurement.
+    /// The forwarders, in the order of the first round.
     pub rows: Vec<Forwarder>,
 }
 
@@ -236,7 +237,7 @@ pub struct Pages {
 /// Results with readers of one page, or without readers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PagesRow {
-    /// The readers.
+    /// The readers, such as `16 readers of /cache`, or `no readers`.
     pub title: String,
     /// Number of pages read.
     pub read: u64,
@@ -275,7 +276,7 @@ pub struct RealRow {
     pub api_cpu: f64,
     /// Octets that kubedns received in the same period, including TLS.
     pub octets: f64,
-    /// Octets received for each change of a slice and its Endpoints.
+    /// Octets received for each change. A change alters the slice and the Endpoints of one Service.
     pub octets_each: f64,
     /// Microseconds of CPU time of kubedns for each change.
     pub cpu_each: f64,
@@ -306,9 +307,9 @@ pub struct FleetRow {
     pub instances: u32,
     /// Seconds until all instances have answered. All instances start at the same time.
     pub last_answer: f64,
-    /// Seconds of CPU time that this start costs the API server.
+    /// Seconds of CPU time that the start of all instances costs the API server.
     pub start_cpu: f64,
-    /// Octets that all instances receive at this start, including TLS.
+    /// Octets that all instances together receive at the start, including TLS.
     pub start_octets: f64,
     /// CPU time of the API server as a fraction of one core, while nothing changes.
     pub idle_cpu_share: f64,
@@ -316,12 +317,12 @@ pub struct FleetRow {
     pub idle_octets: f64,
     /// CPU time of the API server as a fraction of one core, while ten slices change a second.
     pub busy_cpu_share: f64,
-    /// Octets that all instances receive for a change.
+    /// Octets that all instances together receive for each change.
     pub octets_each: f64,
     /// The time that the API server takes to accept a change.
     pub accepted: Distribution,
-    /// The time from the acceptance of a change to the answer of each queried instance; `None`
-    /// without kubedns.
+    /// For each queried instance, the time from the acceptance of a change to the first answer that
+    /// shows the change; `None` without kubedns.
     pub answered: Option<Distribution>,
     /// The load average of the last minute, read after the last change.
     pub load: f64,

@@ -263,8 +263,8 @@ fn config_data(document: &Value) -> ConfigData {
     let data = document.get("data").and_then(Value::as_mapping);
     for (key, value) in data.into_iter().flatten() {
         let key = key.as_str().unwrap_or_default().to_owned();
-        // Without quotes around it, a JSON value is a list, mapping, number or boolean in YAML. But
-        // the values of a ConfigMap must be text.
+        // A JSON value without quotes is a list, mapping, number, boolean or null in YAML. But the
+        // values of a ConfigMap must be text.
         match value.as_str() {
             Some(text) => drop(map.data.insert(key, text.as_bytes().to_vec())),
             None => map.rejected.push(format!(

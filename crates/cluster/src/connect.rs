@@ -134,7 +134,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] if the URL or the credentials are missing or invalid.
+    /// [`ConnectError`] if the client cannot be set up.
     pub async fn new(access: Access) -> Result<Self, ConnectError> {
         let reading = BlockingRead::default();
         let built = build_client(access.clone(), &reading).await?;

@@ -49,8 +49,8 @@ pub struct Index {
     node_lists: RelistTracker<SmolStr>,
     source: Option<EndpointsSource>,
     in_force: watch::Sender<Option<EndpointsSource>>,
-    /// A Service whose Endpoints lack addresses of its slices. Such a Service keeps the index from
-    /// changing to Endpoints when slices can no longer be read.
+    /// A Service whose Endpoints lack addresses that its slices have. Because of this Service, the
+    /// index did not switch to Endpoints when the slices could no longer be read.
     lacking_service: Option<ObjectKey>,
     port_lists: SharedLists<PortRecords>,
     pods: PodIndex,
@@ -219,8 +219,8 @@ impl Index {
         self.publish_objects();
 
         // Before the index has synced, no client gets the records of Services, so a change of these
-        // records alone publishes nothing. If it did, each batch of the lists would have to copy
-        // the published records that it changes.
+        // records alone publishes nothing. Otherwise, each batch of the lists would have to copy
+        // the published records that the batch changes.
         let changed = std::mem::take(&mut self.changed);
         if !changed && (outdated.is_empty() || !self.has_synced()) {
             return false;

@@ -1,10 +1,10 @@
-//! The snapshot file keeps the last objects on disk. After a restart, kubedns serves these objects
-//! until the first lists from the API server are complete.
+//! The snapshot file keeps a copy of the objects on disk. After a restart, kubedns serves the
+//! objects in this file until the first lists from the API server are complete.
 //!
 //! The file consists of lines of JSON: a header, one line for each object, and a trailer with the
 //! number of objects and a checksum of all preceding lines. A new file gets a temporary name, and
-//! is renamed once it is complete, so that a crash leaves either the old or the new file intact. A
-//! damaged or foreign file is rejected as a whole, with the reason.
+//! is renamed once it is complete, so that a crash leaves either the old or the new file intact. If
+//! any check of a file fails, the whole file is rejected with a [`SnapshotError`].
 
 mod file;
 
@@ -280,7 +280,8 @@ pub fn encode(content: &IndexContent, source: EndpointsSource, domain: &str) -> 
     Some(file)
 }
 
-/// The objects that are written to a file. `source` decides between Endpoints and slices.
+/// The objects that are written to a file. `source` says whether they include Endpoints or
+/// `EndpointSlices`.
 fn saved_objects(
     content: &IndexContent,
     source: EndpointsSource,

@@ -4,7 +4,7 @@
 //! - An interrupted watch is resumed at its last resource version. An interrupted list is resumed
 //!   at the page that failed, as long as the API server may still know the continue token.
 //! - A new list replaces a watch only if the API server no longer knows the resource version, if
-//!   the API server's database was wiped or restored, or if the watch fails several times in a row
+//!   the API server's database was wiped or restored, or if the watch fails several times, perhaps
 //!   because of its content (see `position`). No object is removed before that list is complete.
 //! - While reading is refused, the objects stay. As an exception, a feed removes objects that
 //!   kubedns does not need (see `CollectionFeed::dispensable_while`). It lists them again once
@@ -119,7 +119,7 @@ pub struct WatchTiming {
     /// The longest pause while the API server is unreachable or requests a pause, while there are
     /// no credentials, and before a refusal is treated as lasting. The pause is short, so that a
     /// recovery is noticed within seconds. A longer pause that the API server requests has
-    /// precedence.
+    /// precedence, up to a minute.
     pub max_pause: Duration,
     /// The longest pause while a refusal is treated as lasting, if the collection is optional and
     /// its objects need not be kept up to date.

@@ -45,7 +45,6 @@ impl Backoff {
     pub fn pause(&mut self, longest: Duration) -> Duration {
         let length = self.next.min(longest);
         self.next = (length * 2).max(self.least);
-        // Half of the length is random, so that replicas do not retry at the same time.
         jittered(&(length / 2..=length))
     }
 

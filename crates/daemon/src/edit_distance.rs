@@ -4,10 +4,10 @@
 const MAX_LEN: usize = 63;
 
 /// The smallest number of changes that convert one name into the other. A change inserts, deletes
-/// or replaces one octet, or swaps two neighbouring octets. `None` if the names are not similar. If
-/// the shorter name has 2 to 5 octets, similar names differ by at most one change. If the shorter
-/// name has 6 octets or more, similar names differ by at most two changes. A name of fewer than 2
-/// octets, or of more than 63, is similar only to itself.
+/// or replaces one octet, or swaps two octets that are neighbours in both names. `None` if the
+/// names are not similar. If the shorter name has 2 to 5 octets, similar names differ by at most
+/// one change. If the shorter name has 6 octets or more, similar names differ by at most two
+/// changes. A name of fewer than 2 octets, or of more than 63, is similar only to itself.
 pub fn edit_distance(a: &str, b: &str) -> Option<usize> {
     if a == b {
         return Some(0);

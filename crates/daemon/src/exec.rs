@@ -92,7 +92,7 @@ impl<'a> ExecRequest<'a> {
             return io::Error::other("the parent process is gone");
         }
 
-        // A program inherits the blocked signals of its parent, and would never receive them.
+        // The program inherits the signal mask, and would never receive the blocked signals.
         if let Err(error) = SigSet::empty().thread_set_mask() {
             return error.into();
         }

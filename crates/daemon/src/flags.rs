@@ -96,10 +96,11 @@ pub struct ProgramOptions<P> {
 /// Parses the command line of a program; `argv` is without the program's name.
 ///
 /// If the program has positional arguments, the words after `--` are these arguments. As in Go,
-/// other words that are neither flags nor values are ignored. The caller must log them. Unlike
-/// kube-dns, this function rejects such a word at the beginning of the command line if the word is
-/// not empty: the word may be a misspelt subcommand. The function also rejects such a word anywhere
-/// before `--` if `subcommands` contains the word.
+/// other words that are neither flags nor values are ignored. In [`Style::Go`], flags after such a
+/// word are ignored, too. The caller must log the ignored words. Unlike kube-dns, this function
+/// rejects a command line that begins with such a word, unless the word is empty: the word may be a
+/// misspelt subcommand. The function also rejects a command line in which one of the ignored words
+/// before `--` is in `subcommands`.
 ///
 /// Returns an [`Exit`] as the error if the process must end. Its status is 0 for `--help` (printed
 /// on standard error, as in Go) and `--version` (on standard output), and 2 for any mistake.
@@ -297,8 +298,8 @@ pub fn subcommand_version(name: &str) -> Exit {
     }
 }
 
-/// Configures a clap command as in Go: booleans accept a value, and the last of repeated flags
-/// wins. clap's own `--help` and `--version` are switched off.
+/// Configures a clap command as in Go: booleans accept a value, and the last value of a repeated
+/// flag wins, unless the flag collects all values. clap's own `--help` and `--version` are off.
 fn go_command(command: clap::Command) -> clap::Command {
     let mut command = command
         .disable_help_flag(true)

@@ -40,7 +40,7 @@ pub struct BindError {
 }
 
 impl BindError {
-    /// The failure to listen on `address`, for sockets of any kind.
+    /// The failure to listen on `address`, with the text of `error`.
     pub fn new(address: &impl ToString, error: &io::Error) -> Self {
         Self {
             address: address.to_string(),
@@ -56,7 +56,7 @@ struct HttpLimits {
     connections: usize,
     /// Timeout of the head of a request and of an idle connection.
     head_time: Duration,
-    /// Maximum size of the head of a request, in bytes; at least 8192.
+    /// Maximum size of the head of a request, in bytes. A value below 8192 counts as 8192.
     head_size: usize,
     /// Timeout of a handler, after which the client receives 503.
     handler_time: Duration,
@@ -87,8 +87,8 @@ pub struct Server {
 impl Server {
     /// Binds the port; port 0 selects a free port. `host` is an IP address or a name that the
     /// system resolves. As in Go, all forms of the wildcard address (empty, `0.0.0.0`, `::`) listen
-    /// on both IP families. A kubelet probes the pod's first address, which may be of either
-    /// family.
+    /// on both IP families, if the machine has both. A kubelet probes the pod's first address,
+    /// which may be of either family.
     pub async fn bind(host: &str, port: u16) -> Result<Self, BindError> {
         // Errors show `host`, not the address that it resolves to. An IPv6 address is always shown
         // in brackets.

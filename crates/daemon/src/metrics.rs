@@ -232,7 +232,7 @@ impl Metrics {
     /// Counts a scrape and returns its response.
     pub fn reply(&self) -> Response {
         self.in_flight.inc();
-        // A scrape that is being served counts itself.
+        // The text includes this scrape in the number of scrapes in flight.
         let rendered = self.render();
         self.in_flight.dec();
 

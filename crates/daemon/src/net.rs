@@ -1,8 +1,8 @@
 //! The address that a server listens on, chosen as in Go's `net` package.
 //!
 //! Go listens on both families for any form of the wildcard address (an empty host, `0.0.0.0`,
-//! `::`). Existing pods rely on both families: kubelets probe the pod's first address, clients
-//! query the first address of a Service, and both addresses may be IPv6.
+//! `::`). Existing pods rely on this: kubelets probe the first address of the pod, and clients
+//! query the first address of the Service. Each of these addresses may be IPv4 or IPv6.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -25,7 +25,7 @@ pub fn wildcard_addr() -> IpAddr {
 
 /// Converts the host in a flag to the address to listen on. The host is an IP address, optionally
 /// in brackets, or a name such as `localhost`. As in Go, an empty host and the wildcard address of
-/// one family mean both families, and a name means its first IPv4 address. A name without IPv4
+/// either family mean both families, and a name means its first IPv4 address. A name without IPv4
 /// addresses means its first address.
 pub async fn listen_addr(host: &str) -> io::Result<IpAddr> {
     let host = without_brackets(host);
@@ -33,7 +33,6 @@ pub async fn listen_addr(host: &str) -> io::Result<IpAddr> {
         return Ok(wildcard_addr());
     }
     if let Ok(ip) = host.parse::<IpAddr>() {
-        // Go listens on both families for the wildcard address of either family.
         return Ok(if ip.is_unspecified() {
             wildcard_addr()
         } else {

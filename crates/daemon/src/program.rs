@@ -114,9 +114,8 @@ fn exit_code(result: anyhow::Result<ExitCode>) -> ExitCode {
     code
 }
 
-/// Runs `run` until it returns, or until [`STOP_TIMEOUT`] after the stop. The first signal begins
-/// the lameduck duration. The end of this duration or a second signal begins the stop. A further
-/// signal ends `run` at once.
+/// Runs `run` until it returns. After [`Shutdown::stop`] is cancelled, `run` is aborted at the next
+/// signal, or after [`STOP_TIMEOUT`].
 fn run_until_stopped<O, F, Fut>(program: Program, options: O, run: F) -> anyhow::Result<()>
 where
     O: Options,

@@ -137,8 +137,8 @@ impl RestartedChild {
         let (heartbeats, to_parent) =
             HeartbeatWatch::pair().context("cannot create a socket pair")?;
 
-        // A terminal sends SIGINT to its whole process group. In a group of its own, the child gets
-        // each signal once, from its parent.
+        // A terminal sends SIGINT to the whole foreground process group. In a group of its own, the
+        // child gets each signal once, from its parent.
         let child = exec::command(Signal::SIGKILL, &program, arguments)
             .env(RESTARTS, restarts.to_string())
             .stdin(Stdio::from(to_parent))

@@ -79,7 +79,7 @@ pub fn set_wanted_names(wanted: &watch::Sender<BTreeSet<String>>, config: &Confi
     });
 }
 
-/// Resolves names, and repeats each lookup when its answer expires.
+/// Resolves names, and keeps their addresses up to date.
 #[derive(Debug)]
 pub struct ServerNameResolver {
     sources: Arc<LookupSources>,

@@ -24,9 +24,9 @@ impl DnsAnswer {
 }
 
 /// The queries that test an upstream for external names: one for the name servers of the root, and
-/// one for the IPv4 addresses of `external_name`, if given. The caller sends them in this order
-/// until one gets a usable answer. A resolver without access to the root servers may still answer
-/// the second query.
+/// one for the IPv4 addresses of `external_name`, if given. The caller sends the queries one after
+/// the other. The caller stops at the first usable answer, or when a query gets no answer. A
+/// resolver without access to the root servers may still answer the second query.
 pub fn external_queries(external_name: Option<Name>) -> Vec<Query> {
     let mut queries = vec![Query::query(Name::root(), RecordType::NS)];
     queries.extend(external_name.map(|name| Query::query(name, RecordType::A)));

@@ -27,7 +27,7 @@ pub enum AliasTarget {
 /// An invalid alias.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AliasError {
-    /// The alias is not a domain name.
+    /// The alias is neither a host name, nor a host name after the label `*`.
     #[error("invalid domain name: {0:?}")]
     Name(String),
     /// The alias is listed twice: two keys are equal apart from case and a trailing dot.

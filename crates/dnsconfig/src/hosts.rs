@@ -7,8 +7,7 @@ use wire::{rfc1123, shorten};
 
 use crate::error::MAX_SHOWN_CHARS;
 
-/// Maximum number of names, and of addresses. dnsmasq gets a `server=` line for each name and for
-/// each address.
+/// Maximum number of names, and of addresses. dnsmasq may get a `server=` line for each of them.
 const MAX_NAMES: usize = 4096;
 /// Maximum number of addresses of one name: they must fit into an answer over TCP.
 const MAX_ADDRESSES: usize = 1024;
@@ -139,12 +138,13 @@ pub(crate) fn normalized_own_name(written: &str) -> Option<String> {
     }
 }
 
-/// The domain after the first label of a name, if this label is the wildcard `*`.
+/// The domain after `*.` at the start of a name; `None` for a name without this prefix.
 pub fn wildcard_domain(name: &str) -> Option<&str> {
     name.strip_prefix("*.")
 }
 
-/// The first name at or below one of `domains` (lower case, no trailing dot).
+/// The first of `names` that is at or below one of `domains` (all in lower case, without a trailing
+/// dot).
 pub(crate) fn first_within<'n>(
     mut names: impl Iterator<Item = &'n String>,
     domains: &BTreeSet<String>,

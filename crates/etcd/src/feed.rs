@@ -1,11 +1,11 @@
 //! Follows the keys of one zone: lists them, watches them, and publishes each new state as a whole.
 //!
 //! A session uses one etcd member and has one watch. The first session lists the keys, and watches
-//! for changes after the revision of the list. If a session fails, the next session continues the
-//! watch at the last revision. The keys are listed again if etcd has compacted the last revision,
-//! if an event cannot be used, or if etcd was set up anew or restored from a backup. If the zone
-//! takes too much memory, its keys are listed again after growing pauses. Until the new list is
-//! complete, the last state stays published.
+//! for changes after the revision of the list. If a session ends after the list, the next session
+//! continues the watch at the last revision. The keys are listed again if etcd has compacted the
+//! last revision, if an event cannot be used, or if etcd was set up anew or restored from a backup.
+//! If the zone takes too much memory, its keys are listed again after growing pauses. Until the new
+//! list is complete, the last state stays published.
 //!
 //! An open connection does not prove that a watch still works: a proxy may have lost its own
 //! connection to etcd. So if a watch is silent, the last known state is compared with the zone in
@@ -134,7 +134,7 @@ impl SessionFailure {
 #[derive(Debug)]
 struct SessionPauses {
     usual: Backoff,
-    /// The pauses after lists of a zone that was too large.
+    /// The pauses after sessions in which the zone was too large.
     too_large: Backoff,
 }
 
@@ -480,8 +480,8 @@ impl<S: EtcdSink> EtcdFeed<S> {
     }
 }
 
-/// The number of keys in the next attempt after a page of `limit` keys was too large. Values differ
-/// in size, so a page with fewer keys may fit. For etcd, 0 means all keys.
+/// The number of keys in the next attempt after a page of `limit` keys was too large. The result is
+/// at least 1, because etcd takes 0 as no limit.
 fn smaller_page(limit: usize) -> usize {
     (limit / 4).max(1)
 }
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn unusable_event_of_confirmed_watch_is_distinguished() {
+    fn only_unreadable_frame_counts_as_unusable_event() {
         let foreign = serde_json::from_str::<u8>("x").unwrap_err();
         for (error, is_unusable) in [
             (GatewayError::Large(1), true),
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn large_zone_is_listed_rarely() {
+    fn pauses_are_long_only_after_too_large_zone() {
         let mut pauses = SessionPauses::default();
         let too_large = SessionFailure::Large(MAX_OCTETS);
         for seconds in [60_f64, 120.0, 240.0, 480.0, 600.0, 600.0] {

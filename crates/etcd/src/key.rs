@@ -20,7 +20,7 @@ pub struct ZoneKeys {
     zone_octets: usize,
 }
 
-/// Error of a key that does not contain a domain name.
+/// Error of a key that does not contain a valid domain name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum KeyError {
     /// The key is not text.
@@ -64,7 +64,7 @@ impl ZoneKeys {
     ///
     /// # Errors
     ///
-    /// If the key does not contain a domain name.
+    /// [`KeyError`] if a key below the zone's own key does not contain a valid domain name.
     pub fn path<'k>(&self, key: &'k [u8]) -> Result<Option<KeyPath<'k>>, KeyError> {
         let below = match key.strip_prefix(self.start.as_bytes()) {
             Some([]) => return Ok(Some(KeyPath::new())),

@@ -5,7 +5,7 @@
 //! * [`key`], [`message`]: parse keys into labels, and values into messages.
 //! * [`tree`]: all messages of a zone, and the lookup of a name.
 //! * [`records`]: provides the messages to the DNS server as the records of a zone.
-//! * [`snapshot`]: publishes the zones to a DNS server that serves nothing else.
+//! * [`snapshot`]: publishes the zones to a DNS server without a Kubernetes cluster.
 //! * [`metrics`]: the metrics of the zones.
 //!
 //! This crate uses no Kubernetes API, parses no flags, and answers no queries.

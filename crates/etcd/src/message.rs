@@ -38,8 +38,9 @@ pub struct SkydnsMessage {
     pub ttl: u32,
     /// The text of TXT answers, and whether the message is also a mail exchange.
     pub extras: Extras,
-    /// Number of leftmost labels to remove from the key's name. If the host is an address, the
-    /// remaining name is the target in SRV, MX and NS answers.
+    /// Number of leftmost labels to remove from the name of the key. If the host is an address, the
+    /// remaining name is the target in SRV, MX and NS answers. A number larger than the number of
+    /// labels below the zone is ignored.
     pub target_strip: usize,
     /// The group; empty for none. An answer usually contains the messages of one group, and the
     /// messages without a group, see [`crate::tree`].

@@ -18,7 +18,8 @@ pub struct EtcdMetrics {
     skipped: IntCounterVec,
 }
 
-/// The metrics of one feed. All feeds of a zone share the counters of the zone.
+/// The metrics of one [`EtcdFeed`](crate::EtcdFeed). All feeds of a zone share the counters of the
+/// zone.
 #[derive(Debug)]
 pub struct EtcdFeedMetrics {
     gauges: Arc<ZoneGauges>,

@@ -240,7 +240,7 @@ impl MessageTree {
     }
 
     /// The messages of a name; `None` if the name does not exist. Subtracts the steps of the search
-    /// from `steps`. If no step is left, the result is incomplete.
+    /// from `steps`. If no step is left, the result may be incomplete.
     pub(crate) fn find_messages(
         &self,
         path: &[&str],
@@ -439,8 +439,7 @@ fn select_group<'t>(all: &[&'t StoredMessage]) -> Vec<&'t StoredMessage> {
 
 /// Drops repeated aliases, as in SkyDNS. A message is an alias if its host is a name. An alias is
 /// repeated if an earlier alias has the same fields, apart from `ttl`, `targetstrip` and `group`.
-/// Messages with an address are all kept, because the target of such a message is the name of its
-/// key. Messages without a host are kept, too.
+/// All other messages are kept.
 fn without_repeated_aliases(mut all: Vec<&StoredMessage>) -> Vec<&StoredMessage> {
     let mut seen = std::collections::HashSet::new();
     all.retain(|stored| {

@@ -116,11 +116,10 @@ pub(crate) struct NameDetail {
     pub(crate) dnsmasq: DnsmasqPath,
 }
 
-/// The source of the answer that kubedns selects for a name. `servers` are the upstreams for
-/// queries that kubedns forwards. For `Zone`, the name is in a further zone (etcd, external,
-/// cluster set). For `OwnName`, the name is in `hosts` or `aliases` of the `ConfigMap`. For
-/// `SingleLabel`, the name is the root or an external name of one label, and kubedns does not
-/// forward it.
+/// Where the answer of kubedns for a name comes from. `servers` are the upstreams for queries that
+/// kubedns forwards. For `Zone`, the name is in a further zone (etcd, external, cluster set). For
+/// `OwnName`, the name is in `hosts` or `aliases` of the `ConfigMap`. For `SingleLabel`, the name
+/// is the root or an external name of one label, and kubedns does not forward it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum NameRoute {
@@ -450,7 +449,7 @@ impl DnsmasqPath {
     }
 
     /// The RCODE with which dnsmasq itself answers if its arguments give the name no server:
-    /// NXDOMAIN if a domain of the name is denied or has no server, otherwise REFUSED.
+    /// NXDOMAIN if [`domain`](Self::domain) is denied or has no server, REFUSED if it is `None`.
     pub(crate) fn denial(&self) -> Option<u16> {
         if self.asks != DnsmasqAsks::Arguments || !self.servers.is_empty() {
             return None;

@@ -129,7 +129,7 @@ impl Explainer {
     /// Explains a name from the records and objects that are published now.
     fn explain_now(&self, request: ExplainRequest, nanny: &NannyStatus) -> Explanation {
         let server = (self.server)();
-        // A nanny of another version may report no options.
+        // There are no options without a status. A nanny of another version may also report none.
         let options = &nanny.dnsmasq.arguments;
         let arguments = (!options.is_empty()).then(|| DnsmasqArguments::parse(options));
         let front = DnsFront {

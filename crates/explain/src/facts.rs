@@ -1,5 +1,5 @@
-//! The facts about a name: answers of the engine, the path of the query, objects, and the
-//! state of the server. The module `reasoning` draws conclusions from the facts.
+//! The facts about a name: answers of the query engine and of dnsmasq, the path of a query,
+//! objects, and the state of the server. The module `reasoning` draws conclusions from the facts.
 
 pub(crate) mod candidate;
 pub(crate) mod dnsmasq_arguments;

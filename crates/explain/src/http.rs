@@ -36,8 +36,7 @@ impl Explainer {
         daemon::http::exact_path("/explain")
             .and(warp::method())
             .and(query)
-            // The method is checked here, so that a request with a wrong method gets 405 rather
-            // than 404.
+            // The method is checked here, so that the 405 response has the header `Allow`.
             .then(move |method: Method, query: String| {
                 let this = this.clone();
                 async move {

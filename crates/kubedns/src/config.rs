@@ -8,6 +8,8 @@
 //! flags -------------------------- ConfigFlags ---+                               +-- watch of Nodes
 //! ```
 //!
+//! A stub server is a server of a stub domain.
+//!
 //! [`dnsconfig`] reads, validates and follows the `ConfigMap`. After a bad edit, the last good
 //! configuration stays in force. Whenever an input changes, one task computes [`InForce`] from all
 //! inputs, and publishes it if it differs. So a reader sees either all changes of an edit, or none.
@@ -47,12 +49,12 @@ pub(crate) use report::log_servers;
 pub use servers::ConfiguredServers;
 
 /// Maximum time for which queries for external names are answered with SERVFAIL because the
-/// `ConfigMap` has not been read. Its stub domains are still unknown, so kubedns would otherwise
-/// send queries for names in them to the wrong servers. Not used in topologies in which dnsmasq,
-/// too, forwards to upstreams.
+/// `ConfigMap` has not been read. Until it is read, its stub domains are unknown, so forwarding
+/// could send queries for their names to the wrong servers. Used only in topologies in which
+/// upstreams receive queries only from kubedns.
 const WITHHOLD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The configuration and the settings in force; [`run`](Self::run) follows their changes.
+/// The configuration and the settings in force; [`run`](Self::run) keeps them up to date.
 pub struct Configuration {
     followers: ConfigFollowers,
     publisher: ConfigPublisher,
@@ -77,7 +79,7 @@ struct ConfigPublisher {
     metrics: Arc<ConfigMetrics>,
 }
 
-/// The inputs that change, each with its own task.
+/// Receivers of the inputs that change.
 struct InputReceivers {
     state: watch::Receiver<ConfigState>,
     resolv_conf: watch::Receiver<ResolvConf>,
@@ -242,9 +244,9 @@ impl ConfigPublisher {
         self.report(&self.in_force.borrow(), true);
     }
 
-    /// Sets the metrics, and requests the addresses of stub servers. If the configuration is new,
-    /// warns of a stub domain that equals a cluster domain, and of an `--upstream-tls-pin` that
-    /// fits no upstream.
+    /// Sets the metrics, and requests the addresses of stub servers. If `is_new`, also warns of a
+    /// stub domain that equals a cluster domain, and of an `--upstream-tls-pin` whose name matches
+    /// no upstream over TLS.
     fn report(&self, in_force: &InForce, is_new: bool) {
         let state = self.inputs.state.borrow();
         if is_new {

@@ -2,11 +2,11 @@
 //! their state is known before clients need them.
 //!
 //! An upstream that gives clients usable answers is not probed. Each upstream has a list of
-//! questions. The probes send these questions and the last query that got a usable answer (see
-//! [`Forwarder::probe_idle`]). The servers of a stub domain are asked for the SOA record of the
-//! domain. The servers for external names are asked for the NS records of the root. They are also
-//! asked for the A records of a name that the operator chooses, because some resolvers refuse
-//! queries for the root.
+//! questions. A probe sends one or two queries. Each is a question of the list, or the last query
+//! that got a usable answer (see [`Forwarder::probe_idle`]). The servers of a stub domain are asked
+//! for the SOA record of the domain. The servers for external names are asked for the NS records of
+//! the root. They are also asked for the A records of a name that the operator chooses, because
+//! some resolvers refuse queries for the root.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -41,7 +41,8 @@ const COUNTING_SHARE: u32 = 1000;
 /// The time for which readiness waits for the configuration once nothing else is missing. An
 /// unreadable ConfigMap must not make cluster names unavailable.
 const CONFIG_TIMEOUT: Duration = Duration::from_secs(10);
-/// The log line that is written when readiness no longer waits for the configuration.
+/// The log line that is written when readiness has waited too long for the configuration, and no
+/// longer waits for it.
 pub const READY_WITHOUT_CONFIG: &str =
     "ConfigMap not read yet: kubedns is ready without it, and uses the defaults until it is read";
 /// Interval of the log lines about incomplete first lists.
@@ -85,7 +86,7 @@ pub struct IndexTask {
 pub struct WatchersEnded;
 
 impl IndexTask {
-    /// Runs until `stop`.
+    /// Runs until `stop` is cancelled.
     ///
     /// # Errors
     ///

@@ -20,8 +20,8 @@ use wire::{Name, Upstream};
 
 use crate::config::{InForce, send_changed};
 
-/// Pause between probes during a loop. Also the first pause after the start, and after an edit of
-/// the configuration.
+/// Pause between probes during a loop. Also the first pause after the start, and after a change of
+/// the configuration or of the routes.
 const MIN_PAUSE: Duration = Duration::from_secs(15);
 /// The longest pause between probes. Without a loop, the pause doubles after each probe. So a loop
 /// that begins later is found within about this time.

@@ -54,7 +54,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers all metrics.
+    /// Registers the metrics of this struct.
     ///
     /// # Errors
     ///
@@ -129,7 +129,8 @@ impl Metrics {
     }
 }
 
-/// Exports the cluster domain, which is empty without a cluster, and the topology.
+/// Exports the cluster domain and the topology as labels of `kubedns_info`. Without a cluster, the
+/// domain is empty.
 ///
 /// # Errors
 ///

@@ -56,8 +56,8 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     match options.record_source(service_host().as_deref())? {
         RecordSource::ApiServer => {
             let kubedns = kubernetes::BoundKubedns::bind(options, &shutdown).await?;
-            // The watchers and the index task share one thread, so an event does not wake a second
-            // thread.
+            // The watchers and the task that changes the records share one thread, so an event does
+            // not wake a second thread.
             let thread = SingleThread::start("records").context("cannot start a thread")?;
             let tasks = kubedns.start(&thread, &shutdown)?;
             tasks

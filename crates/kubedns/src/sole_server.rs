@@ -5,7 +5,7 @@
 //! ready, clients get no answers. So a server that waits for its first lists sends queries to the
 //! address of the DNS Service, where only ready servers answer. The waiting server does not receive
 //! these queries itself. If the queries get no answers with records, the waiting server becomes
-//! ready.
+//! ready without its lists.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

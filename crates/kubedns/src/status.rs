@@ -119,7 +119,7 @@ impl Status {
             SyncProgress::StaleOverdue | SyncProgress::Synced if !self.is_configured() => {
                 Some("waiting for the ConfigMap with the configuration")
             }
-            // When the lists are overdue, old records are better than none.
+            // In `StaleOverdue`, old records are better than none.
             SyncProgress::StaleOverdue | SyncProgress::Synced => None,
         }
     }

@@ -1,5 +1,5 @@
-//! The task that publishes new content of the zones, and new settings, if kubedns serves zones of
-//! etcd without Kubernetes.
+//! The zones task, for a kubedns that serves zones from etcd without Kubernetes. The task publishes
+//! new content of the zones and new settings.
 
 use std::sync::Arc;
 

@@ -16,7 +16,7 @@ const MANIFESTS_PERIOD: Duration = Duration::from_millis(500);
 pub(crate) struct Embedded {
     server: ApiServer,
     manifests: Manifests,
-    /// Number of objects that the API server has accepted from the manifests.
+    /// Number of objects that the API server accepted from the manifests in [`bind`](Self::bind).
     pub(crate) objects: usize,
 }
 
@@ -35,7 +35,7 @@ impl Embedded {
         })
     }
 
-    /// Serves and follows the manifests until cancelled.
+    /// Serves the API, and applies changes of the manifests, until cancelled.
     pub(crate) async fn run(self, token: CancellationToken) {
         tokio::join!(
             self.server.run(token.clone()),

@@ -26,8 +26,8 @@ pub struct Container {
     pub on_death: Signal,
 }
 
-/// Zero, unlike in the manifests: a laptop has no other pod that clients could use instead, and
-/// Ctrl-C should take effect at once.
+/// Unlike in the manifests, kubedns and dnsmasq do not continue to answer after SIGTERM. A laptop
+/// has no other pod that clients could use in the meantime, and Ctrl-C should take effect at once.
 const NO_LAMEDUCK: &str = "--lameduck=0s";
 
 /// kubedns' access to the API server.
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn further_arguments_come_last() {
+    fn arguments_of_user_follow_those_of_localpod() {
         let programs = programs();
         let extra = ExtraArgs {
             nanny: vec!["-n".to_owned()],

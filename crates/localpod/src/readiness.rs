@@ -30,8 +30,8 @@ const LARGEST_PAGE: usize = 64 << 10;
 enum Check {
     /// `GET path` must return status 200.
     Http { port: u16, path: &'static str },
-    /// A query for `kubernetes.default.svc`, a name of every cluster, must be answered with
-    /// NOERROR.
+    /// A query for `kubernetes.default.svc` in the cluster domain must be answered with NOERROR.
+    /// Every cluster has this name, which belongs to the API server.
     Dns { port: u16 },
 }
 

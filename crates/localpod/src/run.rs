@@ -228,8 +228,8 @@ async fn announce(
     status.ready();
 }
 
-/// Runs the containers until a stop is requested, or until a container or a server of this process
-/// fails for good.
+/// Runs the containers until a stop is requested, [`Keeper::keep`] fails, or a server of this
+/// process ends.
 async fn until_stopped(
     keeper: &Keeper<'_>,
     containers: &[Container],
@@ -252,7 +252,7 @@ async fn until_stopped(
     keeping.await.and(Err(failure))
 }
 
-/// Keeps one container running. If the container fails for good, all other containers stop as well.
+/// Keeps one container running. If [`Keeper::keep`] fails, all other containers stop as well.
 async fn keep(keeper: &Keeper<'_>, container: &Container) -> Result<()> {
     keeper
         .keep(container)

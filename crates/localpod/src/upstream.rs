@@ -2,7 +2,7 @@
 //! server, stub domains and `ExternalName` targets work without a network.
 //!
 //! Without `--offline`, queries for names outside `acme.example` get REFUSED. With `--offline`,
-//! this server is the upstream for all external names, so these queries get NXDOMAIN.
+//! this server is the upstream for external names, so these queries get NXDOMAIN.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -115,8 +115,8 @@ fn add_zone(zones: &mut Catalog, apex: &Name, records: impl IntoIterator<Item = 
     zones.upsert(LowerName::new(apex), vec![Arc::new(zone)]);
 }
 
-/// The name with these labels in front of the zone's name. All labels are fixed and valid, so no
-/// error is possible.
+/// The name with these labels in front of [`APEX`]. All labels are fixed and valid, so no error is
+/// possible.
 fn under_apex(labels: &[&str]) -> Name {
     let labels = labels.iter().copied().chain(APEX.split('.'));
     let mut name = Name::from_labels(labels.map(str::as_bytes)).unwrap_or_default();

@@ -1,12 +1,11 @@
-//! Polls kubedns for the version of its configuration, its topology, and a hash of its upstreams,
-//! hosts and rules for external names. kubedns reports them in its answer to the CHAOS TXT query
-//! `routes.kubedns.`.
+//! Polls kubedns for the version of its configuration, for its topology, and for a hash of its
+//! upstreams, hosts and other settings (see [`KubednsRoutes::routes`]). kubedns reports these three
+//! values in its answer to the CHAOS TXT query `routes.kubedns.`.
 //!
-//! dnsmasq caches the answers of kubedns. The cache must be flushed when the upstreams, hosts or
-//! rules of kubedns change. The nanny does not know the time of the change: kubedns may apply an
-//! edit of the configuration earlier or later than the nanny. The upstreams of kubedns also change
-//! if its resolv.conf changes, or if the address of an upstream given by name changes. So the nanny
-//! polls kubedns.
+//! dnsmasq caches the answers of kubedns. The cache must be flushed when the hash changes. The
+//! nanny does not know the time of the change: kubedns may apply an edit of the configuration
+//! earlier or later than the nanny. The upstreams of kubedns may also change if its resolv.conf
+//! changes, or if the address of an upstream given by name changes. So the nanny polls kubedns.
 
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ const PERIOD: Duration = Duration::from_millis(250);
 /// The answer of kubedns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KubednsRoutes {
-    /// The version of the configuration in force in kubedns.
+    /// The version of the configuration that kubedns uses.
     pub(crate) configuration: String,
     /// A hash of kubedns' upstreams, stub domains, search list, hosts, aliases and rules for
     /// external names.
@@ -54,7 +53,7 @@ fn value_of(texts: &[String], name: &str) -> Option<String> {
     })
 }
 
-/// Polls the routes of kubedns while `wanted` is true.
+/// Polls kubedns for its [`KubednsRoutes`] while `wanted` is true.
 #[derive(Debug)]
 pub(crate) struct KubednsPoller {
     kubedns: Nameserver,

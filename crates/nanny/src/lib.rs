@@ -4,10 +4,11 @@
 //! ConfigMap directory ──> dnsconfig ─┐
 //! resolv.conf ──────────> dnsclient ─┼─> router ──> routes ──> supervisor ──> servers file, SIGHUP ──> dnsmasq
 //! names of stub servers ─> resolve ──┤                             └── starts, watches, restarts, stops ──┘
-//! routes of kubedns ────> poller ────┘
+//! settings of kubedns ──> poller ────┘
 //! ```
 //!
-//! * [`config`]: the settings, and the routes derived from them.
+//! * [`config`]: the settings, and the routes derived from them. Routes are the servers to which
+//!   dnsmasq forwards queries, by the domain of the query name.
 //! * [`dnsmasq`]: starts and supervises the process, delivers new routes, and reads the clients'
 //!   queries for the query log and the subcommand `tap --dnsmasq`.
 //! * [`report`]: the events of the nanny, as a status document and as metrics.

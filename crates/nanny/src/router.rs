@@ -138,8 +138,8 @@ impl Router {
         let config = if forwards { &state.config } else { &empty };
         resolve::set_wanted_names(&self.requests.names, config);
 
-        // The nanny needs the routes of kubedns only if dnsmasq asks kubedns for names outside the
-        // cluster domain.
+        // The nanny needs the routes of kubedns only with `-forward=kubedns`, or if the
+        // configuration needs kubedns (see `asks_kubedns`).
         let asks_kubedns = !forwards || asks_kubedns(&state.config);
         self.requests
             .kubedns
@@ -234,7 +234,7 @@ impl Router {
     /// topology, the arguments of dnsmasq decide.
     fn is_kubedns_behind(&self) -> bool {
         match &self.kubedns.topology {
-            // In this topology only, kubedns is in front of dnsmasq.
+            // kubedns is in front of dnsmasq only in the topology `direct`.
             Some(topology) => topology != "direct",
             None => self.settings.arguments.forwards_to(self.settings.kubedns),
         }

@@ -48,8 +48,8 @@ const CLUSTER_DOMAIN: &str = "cluster.local";
 /// The longest wait for the addresses of stub servers before the first start of dnsmasq. With a
 /// servers file, the nanny does not wait, because servers can be added later without a restart.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
-/// The writer of the query log if dnsmasq does not forward to kubedns. The nanny logs this text,
-/// and writes no query log.
+/// The text that names the writer of the query log if dnsmasq does not forward to kubedns. The
+/// nanny logs this text instead of writing a configured query log.
 const KUBEDNS: &str = "the kubedns in front of dnsmasq (dnsmasq forwards no names to kubedns)";
 /// Timeout of the lookup of -kubednsServer.
 const LOOKUP: Duration = Duration::from_secs(5);
@@ -115,8 +115,8 @@ impl Nanny {
         Ok(start.finish(directory, routing, queries))
     }
 
-    /// Runs the supervisor of dnsmasq and the tasks. The end of the supervisor stops the tasks. The
-    /// end of a task stops the supervisor, which then stops dnsmasq.
+    /// Runs dnsmasq's supervisor and the tasks. The end of the supervisor stops the tasks. The end
+    /// of a task stops the supervisor, which then stops dnsmasq.
     async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         if let Some(mut routes) = self.incomplete {
             // A server whose address arrives after the start would require a restart of dnsmasq.
@@ -168,8 +168,9 @@ struct StartedRouting {
 
 /// The content of the resolv.conf files that the nanny reads.
 struct ResolvConfs {
-    /// The servers that the nanny gives to dnsmasq. Empty if dnsmasq may read resolv.conf itself,
-    /// or does not use resolv.conf.
+    /// The servers of the resolv.conf files that the nanny reads for dnsmasq. Empty in each of
+    /// these cases: dnsmasq may read resolv.conf itself, the nanny runs with `-forward=kubedns`, or
+    /// the user gave `--no-resolv`.
     for_dnsmasq: watch::Receiver<ResolvConf>,
     /// The servers that resolve the names of stub servers, except names in the cluster domain.
     for_names: watch::Receiver<ResolvConf>,
@@ -285,8 +286,8 @@ impl NannyStart {
         let servers_for_names = if has_files {
             for_dnsmasq.subscribe()
         } else {
-            // The nanny gives dnsmasq no servers of resolv.conf, but resolves server names with
-            // those of /etc/resolv.conf.
+            // The nanny gives dnsmasq no servers of resolv.conf, but resolves the names of stub
+            // servers with the servers of /etc/resolv.conf.
             let for_names = self.open_resolv_conf(vec![PathBuf::from("/etc/resolv.conf")]);
             let servers = for_names.subscribe();
             self.tasks.lasting(
@@ -419,7 +420,7 @@ impl NannyStart {
     }
 }
 
-/// The sources of the addresses of stub servers given by name.
+/// Where the names of stub servers are looked up, apart from the servers in resolv.conf.
 async fn name_sources(
     flags: &Flags,
     arguments: &DnsmasqArguments,
@@ -505,7 +506,7 @@ fn plan_launch(settings: LaunchSettings<'_>, directory: Option<&StateDir>) -> La
     plan
 }
 
-/// The effect of an edit, as the status document names it.
+/// The effect of an edit of the configuration on dnsmasq, as the status document names it.
 fn effect_of_edits(plan: &LaunchPlan, restart_dnsmasq: bool) -> &'static str {
     match &plan.mode {
         _ if !restart_dnsmasq => "none",

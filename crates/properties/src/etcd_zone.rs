@@ -29,7 +29,7 @@ pub fn etcd_zone(input: &[u8]) {
     let keys = ZoneKeys::new("/skydns", &example::name("skydns.test."));
     let (mut tree, mut known) = (MessageTree::default(), BTreeMap::new());
     for event in input.split(|octet| *octet == b'\n').flat_map(events) {
-        // kubedns skips a key with an invalid name or value, and logs the error.
+        // kubedns also skips a key with an invalid name or value.
         let _ = tree.apply(&keys, &event);
         match event.kind {
             KeyEventKind::Put => known.insert(event.kv.key.clone(), event),

@@ -1,4 +1,4 @@
-//! A small cluster with records of every kind, and snapshots of these records.
+//! Example snapshots. Most of them are of a small cluster with records of every kind.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The value of `--probe`.
+//! The value of the sidecar's flag `--probe`.
 
 use hickory_proto::op::{Message, MessageType, OpCode};
 use sidecar::spec::ProbeSpec;

@@ -129,7 +129,7 @@ fn judge(query: &Query<'_>, octets: &[u8]) -> Option<UpstreamReply> {
 
 /// Checks that the answer for the client is no larger than the client accepts, has the ID and the
 /// question of the query, and has an OPT record if and only if the query has one. Over UDP, the
-/// answer must have TC if and only if it is truncated.
+/// answer must have TC if and only if `append_answer` returns true.
 fn pass_on(query: &Query<'_>, reply: &UpstreamReply) {
     let mut out = b"before".to_vec();
     let truncated = reply.append_answer(query, &mut out);

@@ -86,7 +86,7 @@ fn served(content: &[u8]) {
         .unwrap_or_else(|error| unreachable!("{error} in {}", String::from_utf8_lossy(&written)));
     assert!(
         read.object_count() <= objects,
-        "the file written again has more objects"
+        "the file written again must not have more objects"
     );
     let (mut index, published) = example::index(Zone::new(&example::name("cluster.local")));
     read.serve_from(&mut index);

@@ -146,7 +146,8 @@ fn run_tap(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode
     }
 }
 
-/// The URL of the status port: `given`, or if it is empty, the default URL of the nanny or kubedns.
+/// The URL of the status port: `given` if it is not empty, otherwise the default URL of the nanny
+/// (if `dnsmasq` is true) or of kubedns.
 fn status_port(given: &str, dnsmasq: bool) -> &str {
     match (given, dnsmasq) {
         ("", true) => NANNY_ADDRESS,

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn line_is_text_and_json() {
+    fn line_is_formatted_as_text_and_json() {
         let line = QueryLine {
             time: format_timestamp(
                 SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123),

@@ -1,5 +1,5 @@
-//! The query log: answered queries in the log of the process. The key `queryLog` of the `ConfigMap`
-//! selects the queries, unless the process logs all queries ([`LoggedQueries::All`]).
+//! The query log: queries in the log of the process. The key `queryLog` of the `ConfigMap` selects
+//! the queries, unless the process logs all queries ([`LoggedQueries::All`]).
 //!
 //! The caller supplies the source of lines, as for [`serve`](crate::serve). kubedns and the nanny
 //! both read `queryLog`, but only one of them writes the log that `queryLog` selects: the nanny if

@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(TapRequest::from_query(""), Ok(defaults));
     }
 
-    /// Query and error.
+    /// Invalid query strings, each with its error.
     const INVALID_QUERIES: &str = r#"
         nam=x => unknown parameter "nam": name, client, rcode, type, seconds and rate are accepted
         type=A&type=AAAA => type is given twice; name, client, rcode and type take several values, separated by commas

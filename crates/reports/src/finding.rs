@@ -97,7 +97,7 @@ pub enum FindingKind {
     NodeAnsweredElsewhere,
     /// A probe of a server other than kubedns and dnsmasq fails.
     ProbeFails,
-    /// The pod has just started.
+    /// kubedns or the sidecar has just started.
     Starting,
 }
 

@@ -162,11 +162,11 @@ pub struct KubednsUpstream {
     pub address: String,
     /// Queries to this upstream, and probes of its health. Retries do not count.
     pub requests: f64,
-    /// Failed queries, replies with SERVFAIL and REFUSED, and replies that did not match the query.
+    /// Failed queries, replies with SERVFAIL or REFUSED, and replies that did not match the query.
     pub errors: f64,
     /// Responses of this upstream.
     pub answers: f64,
-    /// Seconds that these responses took.
+    /// Sum of the latencies of these [`answers`](Self::answers), in seconds.
     pub answer_seconds: f64,
     /// The TLS certificate of this upstream is trusted; `None` if this is unknown, for example
     /// without TLS, or before the first handshake.

@@ -1,5 +1,5 @@
 //! The document of the nanny's page `/status`. It describes dnsmasq, the configuration, and the
-//! routes in force in dnsmasq.
+//! routes (which servers dnsmasq uses for which names).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 pub struct NannyOnly<T>(Option<T>);
 
 impl<T> NannyOnly<T> {
-    /// The value; `None` if the status was parsed.
+    /// The value; always `None` in a parsed status.
     pub fn get(&self) -> Option<&T> {
         self.0.as_ref()
     }
 
-    /// Whether there is no value, because the status was parsed.
+    /// Whether there is no value, as in a parsed status.
     fn is_left_out(&self) -> bool {
         self.0.is_none()
     }
@@ -154,7 +154,7 @@ pub struct RoutesStatus {
     /// only upstream is kubedns or the `servfail_server`.
     pub upstreams_from: Option<String>,
     /// The address of kubedns. If the servers for a name include this address and `loops` does not,
-    /// dnsmasq forwards queries for the name to kubedns.
+    /// dnsmasq can forward queries for the name to kubedns.
     pub kubedns_server: Option<String>,
     /// The servers that dnsmasq's arguments give for all other names. dnsmasq queries these servers
     /// in addition to `upstreams`.
@@ -226,8 +226,8 @@ impl NannyStatus {
 
 impl RoutesStatus {
     /// Whether dnsmasq forwards the names of `route` to kubedns. The route is a stub domain or
-    /// [`EXTERNAL_NAMES`](crate::EXTERNAL_NAMES). If dnsmasq does not know a stub domain, the names
-    /// of the domain are external names. For external names, the result is also true while the
+    /// [`EXTERNAL_NAMES`](crate::EXTERNAL_NAMES). The names of a domain that is not in
+    /// `stub_domains` are external names. For external names, the result is also true while the
     /// `servfail_server` takes the place of kubedns.
     pub fn forwards_to_kubedns(&self, route: &str) -> bool {
         if let Some(servers) = self.stub_domains.get(route) {
@@ -237,14 +237,15 @@ impl RoutesStatus {
         is_upstream || self.has_kubedns(&self.argument_servers)
     }
 
-    /// Whether kubedns is one of `servers`, and dnsmasq uses it: it is not in a forwarding loop.
+    /// Whether kubedns is one of `servers` and is not in `loops`.
     fn has_kubedns(&self, servers: &[String]) -> bool {
         let kubedns = self.kubedns_server.as_ref();
         kubedns.is_some_and(|server| servers.contains(server) && !self.loops.contains(server))
     }
 
     /// The servers from dnsmasq's arguments that dnsmasq queries for external names in addition to
-    /// kubedns or `upstreamNameservers`. Empty if dnsmasq uses the servers of resolv.conf.
+    /// kubedns or `upstreamNameservers`. Empty if the source of `upstreams` is resolv.conf or not
+    /// known.
     pub fn added_servers(&self) -> Vec<String> {
         match self.upstreams_from.as_deref() {
             Some("configuration" | "kubedns") => {
@@ -256,8 +257,8 @@ impl RoutesStatus {
         }
     }
 
-    /// Whether dnsmasq is known to have no server for external names, not even one in a forwarding
-    /// loop.
+    /// Whether dnsmasq is known to have no server for external names. False if `loops` has any
+    /// server, because that server may be one for external names.
     pub fn lacks_upstreams(&self) -> bool {
         // Until the first routes are in force, their source is empty or unknown.
         let source = self.upstreams_from.as_deref().unwrap_or_default();

@@ -399,9 +399,9 @@ impl<T> PeerReport<T> {
 }
 
 impl SidecarStatus {
-    /// True in a pod without dnsmasq. Otherwise the result of
-    /// [`RoutesStatus::forwards_to_kubedns`](crate::nanny::RoutesStatus::forwards_to_kubedns), or
-    /// false if the nanny's status is unknown. The route is a stub domain or [`EXTERNAL_NAMES`].
+    /// Whether kubedns forwards the queries for the names of `route`, which is a stub domain or
+    /// [`EXTERNAL_NAMES`]. True in a pod without dnsmasq. Otherwise the nanny knows whether dnsmasq
+    /// sends these queries to kubedns; false if the nanny's status is unknown.
     pub fn forwards_by_kubedns(&self, route: &str) -> bool {
         let nanny = self.nanny.known.as_ref();
         self.dnsmasq.is_none() || nanny.is_some_and(|nanny| nanny.routes.forwards_to_kubedns(route))

@@ -2,8 +2,8 @@
 //!
 //! dnsmasq answers CHAOS TXT queries such as `hits.bind` with counts since its start. A restart of
 //! dnsmasq resets these counts to zero, and a restart of the sidecar resets the exported counters.
-//! If only one of the two restarts, Prometheus must not count the same queries twice. So each
-//! reading is converted into an increase ([`CounterReadings`]).
+//! If dnsmasq or the sidecar restarts alone, Prometheus must not count the same queries twice. So
+//! each reading is converted into an increase ([`CounterReadings`]).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -26,8 +26,8 @@ use crate::time::repeat;
 /// The minimum interval between two readings.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Time after the sidecar's start in which failed readings before the first successful one are not
-/// counted as errors, because dnsmasq may still be starting.
+/// Time after the sidecar's start in which dnsmasq may still be starting. In this time, failed
+/// readings are not counted as errors, unless a reading has succeeded before.
 const START_TIME: Duration = Duration::from_secs(10);
 
 /// The last known counters of dnsmasq.

@@ -166,7 +166,8 @@ impl HealthzChecks {
     /// no recent result, else 200. exechealthz returned 200 if its command exited with 0.
     fn reply_at(&self, path: &str) -> Response {
         let Some((_, probes)) = self.paths.iter().find(|(known, _)| known == path) else {
-            // Differs from exechealthz, which answers every path with a page, and exits on `/quit`.
+            // Differs from exechealthz, which answers unknown paths with a page, and exits on
+            // `/quit`.
             return http::not_found();
         };
 

@@ -9,8 +9,8 @@
 //!   old manifests.
 //! * [`routes`]: `/healthcheck/<label>`, `/healthz`, `/metrics`, `/status`, `/explain`, `/runbook`,
 //!   and the page at `/`.
-//! * [`peers`]: the metrics of kubedns, the status of the nanny, and the clients and names with the
-//!   most queries, from both.
+//! * [`peers`]: fetches the metrics of kubedns, the status of the nanny, and from both processes a
+//!   ranking of clients and names.
 //! * [`verdict`]: the faults of the pod, and how long they have lasted.
 //! * [`traffic`]: the rates of queries over the last twenty minutes.
 //! * [`upstream_history`]: the latencies of the upstreams of kubedns over the last ten minutes.

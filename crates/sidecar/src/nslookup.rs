@@ -29,10 +29,10 @@ pub enum NslookupCommandError {
         "commands are not run; only \"nslookup NAME SERVER\" is accepted, or several of these joined with \"&&\""
     )]
     Form,
-    /// Not a domain name.
+    /// `NAME` is not a domain name.
     #[error(transparent)]
     Name(#[from] ProbeSpecError),
-    /// Not a server.
+    /// `SERVER` is not an address or name of a server.
     #[error(transparent)]
     Server(#[from] FlagAddrError),
 }

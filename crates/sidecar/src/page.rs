@@ -1,9 +1,9 @@
 //! The page at `/`: [`SidecarStatus`] as HTML.
 //!
 //! The page is one document without external resources, complete without JavaScript. Its script
-//! fetches the page again every few seconds and replaces the content, so that only this module
-//! renders HTML. The templates escape all values, and the content security policy permits only the
-//! script of this module.
+//! fetches the page repeatedly and shows the new content. So the script itself renders no HTML. The
+//! templates escape all values, and the content security policy permits only the script of this
+//! module.
 
 mod configuration;
 mod facts;
@@ -59,8 +59,8 @@ pub(crate) fn render(status: &SidecarStatus, nonce: &str) -> String {
     page.into_string()
 }
 
-/// The head of the page. The script replaces the head and the details every few seconds; the form
-/// between them keeps its input.
+/// The head of the page. The script replaces the head and the details; the form between them keeps
+/// its input.
 fn head(status: &SidecarStatus) -> Markup {
     let time =
         chrono::DateTime::from_timestamp_millis(i64::try_from(status.time).unwrap_or(i64::MAX));

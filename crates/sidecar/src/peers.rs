@@ -25,7 +25,7 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Time for which a failure is reused. It is short, because the part may still be starting.
 const FAILURE_FRESH: Duration = Duration::from_millis(100);
 
-/// The parts whose reports are fetched.
+/// The sources of the reports.
 #[derive(Debug)]
 pub(crate) struct ReportPeers {
     pub(crate) top: ReportPeer<RankingDocument>,
@@ -35,7 +35,7 @@ pub(crate) struct ReportPeers {
     pub(crate) nanny: ReportPeer<NannyStatus>,
 }
 
-/// A part, with its last report and the time of the fetch.
+/// The source of one report, with the last report and the time of its fetch.
 #[derive(Debug)]
 pub(crate) struct ReportPeer<T> {
     source: String,
@@ -94,8 +94,8 @@ impl<T: Clone> ReportPeer<T> {
         }
     }
 
-    /// The report of the part, fetched again if the last fetch is older than [`FRESH`], or if it
-    /// failed and is older than [`FAILURE_FRESH`].
+    /// The report, fetched again if the last fetch is older than [`FRESH`], or if it failed and is
+    /// older than [`FAILURE_FRESH`].
     pub(crate) async fn report(&self) -> PeerReport<T> {
         // A caller that waits for the lock gets the report that the holder of the lock fetches.
         let mut last = self.last.lock().await;

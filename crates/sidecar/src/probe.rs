@@ -21,7 +21,8 @@ use crate::time::{Now, milliseconds, repeat};
 /// The maximum delay of the first probe after the start.
 const MAX_FIRST_DELAY: Duration = Duration::from_secs(5);
 /// A round of probes ends when a probe gets records for the probed name, or when at least this
-/// number of probes in a row got none.
+/// number of probes in a row got none. The probes of earlier rounds count, too. So after a round
+/// without records, the next round has only one probe.
 const FAILURES_TO_KNOW: u32 = 3;
 /// The longest time between the starts of two successive probes of a round.
 const REPETITION: Duration = TIMEOUT;
@@ -138,7 +139,8 @@ impl Probe {
             Err(error) => (ProbeFailure::of_error(&error), None),
         };
 
-        // The probed name has no answer. The mode and the part decide what still counts as healthy.
+        // The probe got no records for the probed name. The mode and the part decide what still
+        // counts as healthy.
         let healthy_latency = match (self.mode, self.part) {
             (HealthMode::SelfOnly, PodPart::Dnsmasq) => own_latency,
             (HealthMode::SelfOnly, PodPart::Kubedns) => latency,
@@ -165,8 +167,8 @@ impl Probe {
         }
     }
 
-    /// The latency of an answer that dnsmasq gives without its upstreams; `None` without such an
-    /// answer, for servers other than dnsmasq, and if only answers for the probed name count as
+    /// The latency of an answer that dnsmasq gives without its upstreams. `None` if there is no
+    /// such answer, if the server is not dnsmasq, or if only answers for the probed name count as
     /// healthy.
     async fn own_answer_latency(&self) -> Option<Duration> {
         if (self.mode, self.part) != (HealthMode::SelfOnly, PodPart::Dnsmasq) {

@@ -11,8 +11,8 @@ use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 const TEXT: &str = include_str!("../../../docs/troubleshooting.md");
 const STYLE: PreEscaped<&str> = PreEscaped(include_str!("runbook/style.css"));
 
-/// The directory of docs/troubleshooting.md in the repository. The links in that file are relative
-/// to this directory.
+/// The directory of docs/troubleshooting.md in the repository. The links from that file to other
+/// files of the repository are relative to this directory.
 const REPOSITORY_DIRECTORY: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/");
 
 /// A heading of the first three levels, and the text up to the next such heading.

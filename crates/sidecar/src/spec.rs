@@ -101,7 +101,6 @@ impl FromStr for ProbeSpec {
 }
 
 fn check_label(label: &str) -> Result<(), ProbeSpecError> {
-    // A label becomes part of metric names.
     let is_word = label
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');

@@ -47,8 +47,8 @@ struct CacheReading {
 }
 
 impl TrafficHistory {
-    /// Adds the newest counters, if the last ones are old enough. Returns the samples, oldest
-    /// first.
+    /// Reads the counters from the reports, unless the last reading is less than [`PLOT_INTERVAL`]
+    /// old. Returns all samples, oldest first.
     pub(crate) fn update(
         &self,
         kubedns: Option<&KubednsReport>,

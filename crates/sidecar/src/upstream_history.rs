@@ -96,9 +96,10 @@ impl UpstreamHistory {
 }
 
 /// The result of an upstream between two readings. The upstream has failed if there were errors,
-/// and at least as many errors as responses. SERVFAIL counts as an error and as a response. Fewer
-/// errors than responses count as success. The result is `Waiting` if there were neither errors nor
-/// responses, or if the counters began again at zero.
+/// and at least as many errors as responses. SERVFAIL and REFUSED count as errors and as responses.
+/// Fewer errors than responses count as success. The result is `Waiting` if there were neither
+/// errors nor responses, or if the count of queries or the count of errors has decreased, for
+/// example because kubedns has restarted.
 fn result_between(before: &KubednsUpstream, after: &KubednsUpstream) -> ProbeResult {
     let responses = KubednsUpstream {
         answers: after.answers - before.answers,

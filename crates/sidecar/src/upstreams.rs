@@ -3,8 +3,8 @@
 //! dnsmasq lists its upstreams with their numbers of queries (CHAOS TXT `servers.bind`). The list
 //! has no usable number of failures: dnsmasq 2.90 does not count the failures of a server that is
 //! silent or answers every query with an error. So the sidecar, which is in dnsmasq's network
-//! namespace, probes each upstream once per interval. kubedns and dnsmasq are not probed as
-//! upstreams, because they have probes of their own.
+//! namespace, probes the upstreams in each interval, at most `MAX_UPSTREAMS` of them. kubedns and
+//! dnsmasq are not probed as upstreams, because they have probes of their own.
 //!
 //! The nanny reports which names an upstream serves. For an upstream that serves only stub
 //! domains, the probe queries the SOA record of one of these domains. For any other upstream, the

@@ -77,7 +77,7 @@ pub(crate) struct AnswerWriter<'q, 'b, V> {
     /// Queries that upstreams must answer before this answer is complete.
     pub(crate) needs: Vec<ExternalQuery>,
     truncated: bool,
-    /// Whether an upstream failed, or the records of a zone are not loaded.
+    /// Whether an external name got no usable answer, or the records of a zone are not loaded.
     unanswered: bool,
     /// Steps of work that are left.
     steps: Cell<usize>,
@@ -204,8 +204,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         self.authority.falls_through(self.view.zone(), self.name)
     }
 
-    /// Answers for the fixed names of a zone: `dns-version`, and the name server `ns.dns`. `None`
-    /// if the caller must look up the records of the name.
+    /// Answers for the name server `ns.dns` of a zone, and in the cluster's zone also for `dns` and
+    /// `dns-version`. `None` if the caller must look up the records of the name.
     fn write_well_known(&mut self, path: &[&str]) -> Option<AnswerStatus> {
         if self.authority.further.is_some() {
             return self.write_further_name_server(path);
@@ -246,7 +246,6 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
             return None;
         }
         let families = AddressFamilies::of_type(self.query.qtype)?;
-        // Records that the zone itself has for its name server take precedence.
         let stored = self.look_up(self.authority, path, families);
         if stored.has_addresses || !stored.aliases.is_empty() {
             return None;
@@ -442,8 +441,7 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
     }
 }
 
-/// Path of the DNS Service in the tree: its cluster IPs are the addresses of the zone's name
-/// server.
+/// Path of the DNS Service in the cluster's zone. The zone's name server has the same addresses.
 pub(crate) const DNS_SERVICE: [&str; 3] = ["svc", "kube-system", "kube-dns"];
 
 /// Converts labels in wire format to a path from the zone downwards; `None` if a label is not

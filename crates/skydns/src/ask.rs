@@ -21,7 +21,8 @@ pub struct Response {
     pub rcode: Option<u16>,
     /// The answer section, in random order, as a client gets it.
     pub records: Vec<Record>,
-    /// Whether the answer would be truncated over UDP without EDNS.
+    /// Whether the answer would be truncated over UDP without EDNS. Always false if the answer
+    /// needs external queries.
     pub truncated: bool,
     /// External queries that a full answer needs, without those that a rule of the configuration
     /// answers.

@@ -89,7 +89,7 @@ pub struct EntryVisit<'a, 'v> {
 /// All data that answers are made from, at one point in time: the cluster's records, the further
 /// zones and the configuration.
 pub trait View: Records + Sized {
-    /// Visits the names of `address`. The name with the oldest owner comes first.
+    /// Visits the names of `address`. The name of the oldest Service comes first.
     fn reverse_record<'v>(&'v self, address: IpAddr, visit: &mut dyn FnMut(&'v Pointer));
 
     /// The namespace of the pod with the address `client`; `None` unless exactly one namespace is
@@ -101,9 +101,9 @@ pub trait View: Records + Sized {
     /// The cluster's zone and its configuration.
     fn zone(&self) -> &Zone;
 
-    /// The cluster domain that holds a name (wire format, lower case). A view without a cluster has
-    /// no cluster domain: the domain of its [`zone`](Self::zone) is then used only in answers for
-    /// hosts and aliases of the configuration, which are in no zone.
+    /// The cluster domain that holds a name (wire format, lower case), if any. A view without a
+    /// cluster must return `None` for every name: the `domain` of its [`zone`](Self::zone) is then
+    /// not a cluster domain.
     fn cluster_domain_of(&self, name: &[u8]) -> Option<&Name> {
         self.zone().domain_of(name)
     }

@@ -39,7 +39,7 @@ pub(crate) enum Cause {
     OneLabel,
     /// The name has no upstreams.
     NoUpstreams,
-    /// No upstream gave a usable reply. The failure is that of the upstream that failed first.
+    /// No upstream gave a usable reply. The values are one of the upstreams and its failure.
     Upstream(Upstream, UpstreamFailure),
     /// The reply of the upstream is SERVFAIL or REFUSED. Or the upstream was queried for the target
     /// of an alias, and the RCODE of its reply is neither NOERROR nor NXDOMAIN.
@@ -55,8 +55,7 @@ pub(crate) enum Cause {
     Overloaded,
     /// The answer takes too much work, or too many queries for expensive answers are waiting.
     Expensive,
-    /// An alias is in a loop or in a chain that is too long. Or its target cannot be looked up,
-    /// because the target must not be forwarded or its records are not loaded.
+    /// An alias is in a loop or in a chain that is too long, or its target cannot be looked up.
     Alias,
     /// A name completed with the search list cannot be looked up.
     Completion,
@@ -160,7 +159,6 @@ impl Cause {
     pub(crate) fn append(&self, start: usize, limit: usize, out: &mut Vec<u8>) {
         let message = out.get(start..).unwrap_or_default();
         let size = message.len();
-        // A client without EDNS gets no OPT record, so there is no place for the cause.
         let Some(options) = options_at_end(message) else {
             return;
         };

@@ -10,10 +10,10 @@
 //! pod, on 127.0.0.1 and `::1`, have no limit, because dnsmasq sends the queries of all its
 //! clients, and probes must be answered.
 //!
-//! The table has a fixed size, and a query reads only one set of the table, so the cost is the same
-//! for any number of clients. A full set forgets the client that would be the first to have its
-//! whole burst again. An attacker who forges addresses sends one query from each, so the entries of
-//! these addresses replace one another, but not the entry of a client at its limit.
+//! The table consists of a fixed number of sets, each for eight clients. The hash of a client
+//! selects its set. A query reads only this set, so the cost is the same for any number of clients.
+//! A full set forgets the client that would be the first to have its whole burst again. So forged
+//! addresses that send one query each usually do not replace a client at its limit.
 
 use std::hash::BuildHasher as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -4,7 +4,7 @@
 //! A client may take another place while it holds fewer places than are free, and fewer than a
 //! fixed maximum. With a large maximum, a single greedy client gets half of the places. If there
 //! are n greedy clients, and n is much smaller than the number of places, each of them gets about
-//! 1/(n + 1) of the places. About as many places stay free for other clients.
+//! 1/(n + 1) of the places. About 1/(n + 1) of the places stays free for other clients.
 //!
 //! Places are counted for each host. A host is one IPv4 address or one IPv6 /64 network, because an
 //! IPv6 host can use any address of its network.
@@ -93,7 +93,7 @@ impl Drop for ClientShare {
         table.taken -= 1;
         match table.hosts.get_mut(&self.host) {
             Some(own) if *own > 1 => *own -= 1,
-            // The table holds only clients with places.
+            // The table contains only hosts that hold a place.
             _ => drop(table.hosts.remove(&self.host)),
         }
     }
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    /// Greedy clients leave a place for a modest client.
+    /// Each greedy client gets at most its share, and another client still gets a place.
     #[test]
     fn greedy_clients_leave_places_free() {
         for (heavy, each, left) in [
@@ -174,15 +174,15 @@ mod tests {
                 held.extend((0..heavy).filter_map(|n| shares.take_share(client(n))));
             }
             let most = shares.table.lock().hosts.values().copied().max();
-            assert_eq!(most, Some(each), "{heavy} heavy clients");
+            assert_eq!(most, Some(each), "{heavy} greedy clients");
             let free = 1000 - shares.taken();
             assert!(
                 free.abs_diff(left) <= 1,
-                "{heavy} heavy clients leave {free} places free"
+                "{heavy} greedy clients leave {free} places free"
             );
             assert!(
                 shares.take_share(client(1000)).is_some(),
-                "with {heavy} heavy clients"
+                "with {heavy} greedy clients"
             );
         }
     }

@@ -1,7 +1,5 @@
-//! Limits the number of log lines about queries and connections that are rejected, because a client
-//! sends or opens too many, or because too many queries are in flight.
-//!
-//! Many may be rejected in a second. A line for each would flood the log.
+//! Limits the number of log lines about rejected queries and connections. A log line for each of
+//! them could flood the log.
 
 use std::time::{Duration, Instant};
 

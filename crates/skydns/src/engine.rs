@@ -1,5 +1,5 @@
-//! The query engine: a pure, synchronous function that answers one query from one view. Query and
-//! answer are in wire format.
+//! The query engine: a synchronous function without I/O that answers one query from one [`View`].
+//! Query and answer are in wire format.
 //!
 //! The engine decides how a query is answered: by the engine itself, by an upstream, with a search
 //! list, or as a zone transfer. It sets the RCODE and flags of its own answers; [`crate::answer`]
@@ -39,13 +39,12 @@ pub enum EngineOutcome {
     Search(SearchList),
     /// The query asks for a zone transfer, see [`crate::transfer`]. Nothing was written.
     Transfer,
-    /// The message gets no response: its header is incomplete, or it is itself a response. No query
-    /// has this outcome.
+    /// The message gets no response: it is shorter than a DNS header, or it is a response. Only
+    /// [`answer_message`] returns this outcome.
     Ignore,
 }
 
-/// Outcome of answering one name of a query. The decisions about search lists and transfers were
-/// made before.
+/// Outcome of answering for one name, without regard to search lists and zone transfers.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NameProgress {
     /// The answer was appended to the buffer.
@@ -59,8 +58,8 @@ pub enum NameProgress {
 pub enum PendingAnswer {
     /// The query must be forwarded to an upstream, whose reply is the answer.
     Forward(System),
-    /// The answer needs external names. The caller gets the answers to these queries and calls the
-    /// engine again.
+    /// The answer needs the answers to these external queries. The caller must get these answers,
+    /// and call the engine again with them.
     External(Vec<ExternalQuery>),
     /// The answer takes more steps than this call allows ([`AnswerContext::steps`]). Another call
     /// may allow more.
@@ -96,8 +95,9 @@ pub struct Identity {
 /// Flags of an authoritative answer, in addition to the flags that are copied from the query.
 pub(crate) const AUTHORITATIVE: u16 = flag::AA | flag::RA;
 
-/// Maximum work for one answer, in steps (see [`EntryVisit::steps`](crate::EntryVisit::steps)):
-/// about 0.2 s. A wildcard in a cluster of 100,000 Services takes a third of these steps.
+/// Maximum work for one answer, in steps (see [`EntryVisit::steps`](crate::EntryVisit::steps)).
+/// This work takes about 0.2 s. A query with a wildcard that matches 100,000 Services takes about a
+/// third of these steps.
 pub const MAX_STEPS: usize = 10_000_000;
 
 /// Answers `message` from `view` and appends the answer to `out`. `external` holds the answers to
@@ -164,16 +164,16 @@ pub(crate) fn answer_query<V: View>(
     };
 
     let outcome = engine.route_query(out);
-    // The other outcomes promise that nothing was written.
+    // Each other outcome means that nothing was written.
     if !matches!(outcome, EngineOutcome::Reply(_)) {
         out.truncate(start);
     }
     outcome
 }
 
-/// Answers for the query name without regard to search lists: the caller walks the list, if there
-/// is one. AXFR and IXFR are ordinary types here. The query has already passed the checks of
-/// [`answer_query`].
+/// Answers for the query name, without regard to search lists and zone transfers. For a search
+/// list, the caller calls this function with the names of the list, one after the other. The
+/// client's query must have passed the checks of [`answer_query`] before.
 pub(crate) fn answer_name<V: View>(
     steps: usize,
     view: &V,
@@ -201,14 +201,14 @@ pub(crate) fn answer_name<V: View>(
         NameResult::Progress(progress) => progress,
         NameResult::Missing(authority) => engine.forward_or_nxdomain(authority, out),
     };
-    // A pending outcome promises that nothing was written.
+    // A pending outcome means that nothing was written.
     if !matches!(progress, NameProgress::Reply(_)) {
         out.truncate(start);
     }
     progress
 }
 
-/// The part of the server that forwards a name (wire format, lower case).
+/// The part of the server that forwards queries for a name (wire format, lower case).
 pub(crate) fn system_of_servers(zone: &Zone, name: &[u8]) -> System {
     let (_, stub) = zone.servers_for(name);
     if stub.is_some() {
@@ -232,7 +232,8 @@ struct Engine<'a, V> {
 enum NameResult<'a> {
     /// The name was answered, or its answer waits.
     Progress(NameProgress),
-    /// The name is in a zone of ours, but does not exist. Nothing usable was written.
+    /// The name is in a zone of ours, but does not exist. The output may end with a part of an
+    /// answer, which must be removed.
     Missing(Authority<'a>),
 }
 
@@ -273,8 +274,8 @@ impl<'a, V: View> Engine<'a, V> {
         }
     }
 
-    /// Answers a query that is rejected before its name is looked up, because of its form, its EDNS
-    /// version or the type ANY.
+    /// Answers a query that is rejected because of its form, its EDNS version or the type ANY.
+    /// `None` for any other query.
     fn reject_query(&self, out: &mut Vec<u8>) -> Option<Reply> {
         let zone = self.view.zone();
         // kube-dns tolerates the faults of a lax query (see `Query::lax`), so such a query is
@@ -284,14 +285,14 @@ impl<'a, V: View> Engine<'a, V> {
             return Some(self.append_cause(&Cause::Malformed, rcode::FORMERR, System::Auth, out));
         }
 
-        // RFC 6891, section 6.1.3: a version that is not implemented is BADVERS.
+        // The response to an unknown EDNS version has the RCODE BADVERS (RFC 6891, section 6.1.3).
         let edns = self.query.edns.as_ref();
         if edns.is_some_and(|edns| edns.version != 0) {
             return Some(self.append_empty(rcode::BADVERS, flag::RD, out));
         }
 
-        // kube-dns refuses queries of type ANY. With `forwards_all`, only such queries for our own
-        // names are refused.
+        // kube-dns refuses all queries of type ANY. With `forwards_all`, this check refuses only
+        // those for names of ours (see `is_ours`).
         if self.query.qtype == rtype::ANY
             && (!zone.forwards_all || is_ours(self.view, self.query.lower()))
         {
@@ -369,8 +370,8 @@ impl<'a, V: View> Engine<'a, V> {
         }
     }
 
-    /// Answers for a name that does not exist in its zone: forwards the query if the zone falls
-    /// through, otherwise NXDOMAIN.
+    /// Answers for a name that does not exist in its zone. If the name falls through
+    /// (`--fallthrough`), forwards the query. Otherwise, answers NXDOMAIN.
     fn forward_or_nxdomain(&self, authority: Authority<'a>, out: &mut Vec<u8>) -> NameProgress {
         if authority.falls_through(self.view.zone(), self.query.lower()) {
             return NameProgress::Pending(PendingAnswer::Forward(system_of_servers(
@@ -452,14 +453,16 @@ impl<'a, V: View> Engine<'a, V> {
         self.query.header.flags & (flag::RD | flag::CD)
     }
 
-    /// Forwards the query of an external name, unless this server answers it.
+    /// Forwards a query for an external name, or answers it without an upstream; see
+    /// [`ExternalRoute`].
     fn forward_query(&self, out: &mut Vec<u8>) -> NameProgress {
         let zone = self.view.zone();
         let system = system_of_servers(zone, self.query.lower());
 
         match zone.external_route(self.query.lower(), self.query.qtype) {
             ExternalRoute::Rule(mut rule) => {
-                // NXDOMAIN would also deny the PTR records of the name.
+                // A name with PTR records exists. So a name that may have some must not get
+                // NXDOMAIN.
                 if rule.key == RuleKey::BogusPriv && self.may_have_pointers(out) {
                     rule.rcode = rcode::NOERROR;
                 }
@@ -475,8 +478,8 @@ impl<'a, V: View> Engine<'a, V> {
         }
     }
 
-    /// Whether the query name has PTR records of ours, or may have some because the records are not
-    /// loaded yet. Nothing is added to `out`.
+    /// Whether the query name has PTR records of ours, or may have some because the records of the
+    /// cluster are not loaded yet. Nothing is added to `out`.
     fn may_have_pointers(&self, out: &mut Vec<u8>) -> bool {
         let Some(address) = reverse::address_of_name(self.query.lower()) else {
             return false;
@@ -539,8 +542,7 @@ impl<'a, V: View> Engine<'a, V> {
         if answer.is_exhausted() {
             return Some(NameProgress::Pending(PendingAnswer::Expensive));
         }
-        // All external queries are made together, and then the engine runs again with their
-        // answers.
+        // All external names are looked up together. Then the engine runs again with the answers.
         let needs = std::mem::take(&mut answer.needs);
         if !needs.is_empty() {
             return Some(NameProgress::Pending(PendingAnswer::External(needs)));
@@ -587,7 +589,8 @@ impl<'a, V: View> Engine<'a, V> {
         Some(NameProgress::Reply(reply))
     }
 
-    /// The client's search list, if the name is in the first domain of the list.
+    /// The search list of autopath for the query name. `None` without autopath, if the namespace of
+    /// the client's pod is not known, or if the name is not below the first search domain.
     fn autopath_list(&self) -> Option<SearchList> {
         let zone = self.view.zone();
         if !zone.search.as_ref()?.is_autopath() {

@@ -8,7 +8,7 @@ use crate::cause::Cause;
 use crate::external_rules::RuleKey;
 
 /// Maximum number of rounds of external queries for one answer. A round sends all queries that
-/// [the engine](crate::engine) has returned. After the last round, the caller calls
+/// [the engine](crate::engine) has returned. After the last round, the caller of the engine calls
 /// [`ExternalAnswers::close`].
 pub(crate) const MAX_ROUNDS: usize = 3;
 
@@ -16,7 +16,7 @@ pub(crate) const MAX_ROUNDS: usize = 3;
 /// hundreds of external queries.
 pub(crate) const MAX_QUESTIONS: usize = 32;
 
-/// TTL of all records of a stale answer, in seconds (RFC 8767, section 4).
+/// TTL of the upstreams' records in a stale answer, in seconds (RFC 8767, section 4).
 pub(crate) const STALE_TTL: u32 = 30;
 
 /// A query that only an upstream can answer.
@@ -51,7 +51,7 @@ pub enum ExternalAnswer {
     Failed,
 }
 
-/// Answers to external queries, collected while one query is answered.
+/// The answers to the external queries that one query needs.
 #[derive(Debug, Default)]
 pub struct ExternalAnswers {
     answers: Vec<(ExternalQuery, ExternalAnswer)>,

@@ -1,8 +1,9 @@
 //! Rules for external names, from the configuration. Some rules answer queries that would be
 //! forwarded. Others reject replies of upstreams.
 //!
-//! Names in our zones, names that fall through from our zones, and hosts and aliases of the
-//! configuration are not subject to rules. The external target of an alias is subject to rules.
+//! Rules do not apply to hosts and aliases of the configuration, or to names in our zones. If a
+//! name does not exist in its zone but falls through (`--fallthrough`), its queries are forwarded
+//! without regard to rules. Rules apply to the external target of an alias.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -12,7 +13,8 @@ use wire::{Message, Section, rcode, reverse, rtype};
 use crate::answer::soa_owner;
 use crate::domain_map::DomainMap;
 
-/// Rules for external names.
+/// Rules for external names. If the domains of several rules with the same key hold a name, only
+/// the rule with the longest domain applies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExternalRules {
     filters: DomainMap<Vec<u16>>,
@@ -74,8 +76,8 @@ impl ExternalRules {
         Self::default()
     }
 
-    /// Adds a rule: queries of these types for names in `domain` get NODATA. Without types,
-    /// `domain` is exempt from the filters of its parent domains.
+    /// Adds a rule: queries of these types for names in `domain` get NODATA. Without types, the
+    /// rule only exempts `domain` from the filters of its parent domains.
     pub fn filter_types(&mut self, domain: &Name, types: &[u16]) {
         self.filters.insert(domain, types.to_vec());
     }
@@ -166,7 +168,8 @@ impl ExternalRules {
     }
 }
 
-/// Whether the answer section has a private, link-local, loopback or unspecified address.
+/// Whether the answer section has an address for which [`is_private_v4`] or [`is_private_v6`] is
+/// true.
 fn has_private_address(message: &[u8]) -> bool {
     let Ok(message) = Message::parse(message) else {
         return false;

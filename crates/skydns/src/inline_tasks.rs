@@ -1,4 +1,4 @@
-//! Tasks that run at once on the thread that starts or wakes them.
+//! Tasks that run on the thread that starts or wakes them, if possible.
 //!
 //! A task of the async runtime costs at least one wake-up of another thread. The wake-up is more
 //! work than the handling of most upstream replies. A task of this module first runs on the thread

@@ -17,8 +17,8 @@
 //!    |-- expensive  queue_expensive      answers that take much work, one at a time
 //! ```
 //!
-//! The engine is a pure function from a query and one immutable [`View`] to an answer, or to the
-//! external queries that the answer needs. The crate knows no Kubernetes types.
+//! The engine answers a query from one immutable [`View`], without I/O. If it cannot, it returns
+//! the reason: for example, the query must be forwarded. The crate knows no Kubernetes types.
 
 mod answer;
 pub mod ask;

@@ -126,7 +126,7 @@ pub enum Completion {
     Cluster,
     /// Another name has records.
     External,
-    /// A name exists, but no name has records of the type.
+    /// A name exists, but the walk has found no records.
     NoData,
     /// None of the names exists.
     Missing,
@@ -647,7 +647,7 @@ impl DurationSums {
     }
 }
 
-/// Adds up one counter of all shards.
+/// Adds up one counter of a system over all shards.
 fn sum_of(counters: &[&SystemCounters], select: impl Fn(&SystemCounters) -> &AtomicU64) -> u64 {
     counters.iter().map(|c| select(c).load(Acquire)).sum()
 }

@@ -1,10 +1,10 @@
 //! Own names: hosts with addresses, and aliases of Services or of other names, from the
 //! configuration.
 //!
-//! A host or an alias does not make a zone: other names, even names below it, are not affected. The
-//! only exception is `_port._protocol` below an alias, which is answered as well. If the target of
-//! an alias exists in our zones, the answer has the records of the target, with the alias as their
-//! owner, and no CNAME to the target.
+//! A host or an alias that is not a wildcard does not affect the names below it. The only exception
+//! is `_port._protocol` below an alias, which is answered as well. If the target of an alias exists
+//! in our zones, the answer has the records of the target, with the alias as their owner, and no
+//! CNAME to the target.
 //!
 //! A wildcard answers for all names below its domain, except hosts, aliases, ports below aliases,
 //! names below the longer domain of another wildcard, names in our zones, and names in a stub
@@ -36,7 +36,7 @@ pub(crate) fn is_localhost(name: &[u8]) -> bool {
 /// Hosts and aliases, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OwnNames {
-    /// Hosts and aliases, by name in wire format and lower case.
+    /// Hosts and aliases that are not wildcards, by name in wire format and lower case.
     names: HashMap<Box<[u8]>, OwnName, RandomState>,
     addresses: HashMap<IpAddr, Vec<Name>, RandomState>,
     /// Hosts and aliases whose first label is a wildcard, by the domain after this label.
@@ -137,7 +137,7 @@ impl OwnNames {
     }
 
     /// Whether [`iter`](Self::iter) lists a name (wire format, lower case). The result is false for
-    /// a name that only a wildcard matches, and for a port below an alias.
+    /// a name that only a wildcard matches, or that is found only as a port below an alias.
     pub(crate) fn lists(&self, name: &[u8]) -> bool {
         self.names.contains_key(name)
     }
@@ -219,8 +219,8 @@ mod tests {
         Name::parse(text).unwrap()
     }
 
-    /// The target of `asked` as text: addresses, a name, `nowhere` if it cannot be resolved, or `-`
-    /// if `asked` has no target.
+    /// The result of [`OwnNames::find`] for `asked` as text: addresses, a name, `nowhere` for
+    /// [`OwnTarget::Unresolvable`], or `-` for `None`.
     fn found_text(own: &OwnNames, asked: &str) -> String {
         match own.find(name(asked).wire()) {
             None => "-".to_owned(),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn port_below_alias_has_no_target_if_name_is_too_long() {
+    fn port_below_alias_is_not_found_if_target_is_too_long() {
         let mut own = OwnNames::new();
         let long = vec!["a".repeat(60); 4].join(".");
         own.add_alias(&name("short"), &name(&long));

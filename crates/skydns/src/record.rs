@@ -21,9 +21,10 @@ pub const WEIGHT: u16 = 10;
 pub struct ServiceRecord<'v> {
     /// Target of the record.
     pub host: Host<'v>,
-    /// A name relative to the zone, in wire format without the root: `3web 4apps 3svc`. See
-    /// [`Host::Base`] and [`Host::Member`]. In SRV answers, the target of a record with addresses
-    /// is the label of its entry followed by this name, as for [`Host::Member`].
+    /// A name relative to the zone, in wire format without the root label, such as
+    /// `\x03web\x04apps\x03svc`. See [`Host::Base`] and [`Host::Member`]. In SRV answers, the
+    /// target of a record with addresses is the label of its entry followed by this name, as for
+    /// [`Host::Member`].
     pub base: &'v [u8],
     /// Port of SRV answers; 0 if unknown.
     pub port: u16,

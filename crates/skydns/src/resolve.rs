@@ -1,8 +1,8 @@
 //! The path of a query from its transport to its answer.
 //!
 //! The documentation of the crate has a diagram of the layers. The message is parsed once and the
-//! view is taken once: an [`Ask`] carries both through all layers. The work that is left to do for a
-//! waiting query is a [`WaitingWork`]. When this work is done, the query has an answer.
+//! view is taken once: an [`Ask`] carries both through all layers. The work that is left to do for
+//! a waiting query is a [`WaitingWork`]. When this work is done, the query has an answer.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -353,7 +353,7 @@ impl<B: Backend> Resolver<B> {
     }
 }
 
-/// Appends a SERVFAIL response to `out`, as the engine writes it.
+/// Appends a SERVFAIL response to `out`.
 fn append_servfail<V: View>(
     ask: &Ask<'_, V>,
     system: System,
@@ -363,7 +363,6 @@ fn append_servfail<V: View>(
     engine::append_servfail(ask.view.zone(), ask.query, system, cause, out)
 }
 
-/// Adds the cause to the response that begins at `start` of `out`, if extended errors are enabled.
 fn append_cause<V: View>(ask: &Ask<'_, V>, cause: &Cause, start: usize, out: &mut Vec<u8>) {
     cause.append_if_enabled(ask.view.zone(), ask.query, start, out);
 }

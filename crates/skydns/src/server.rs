@@ -62,7 +62,7 @@ impl<B: Backend> DnsServer<B> {
         Self::bind_with_transfers(config, backend, None)
     }
 
-    /// Binds sockets as [`bind`](Self::bind) does, and serves transfers of the backend's zones.
+    /// Like [`bind`](Self::bind). With `transfers`, the server also serves zone transfers.
     pub fn bind_with_transfers(
         config: ServerConfig,
         backend: Arc<B>,

@@ -227,7 +227,7 @@ impl<B: Backend> ClientConnection<B> {
         Ok(())
     }
 
-    /// Answers the complete queries in the buffer.
+    /// Answers the complete queries in the buffer, as long as `in_flight` has room.
     async fn answer_frames(
         &mut self,
         frames: &mut TimedFrames,

@@ -1,13 +1,13 @@
 //! Zone transfers: AXFR (RFC 5936), IXFR (RFC 1995) and NOTIFY (RFC 1996). With a key, transfer
 //! queries must be signed with TSIG (RFC 8945).
 //!
-//! Everything is based on one enumeration of a zone in a [`View`]. A view is the data that answers
-//! are made from, at one point in time. [`names`] visits the owner names, and [`content`] gets the
-//! records of each name from the engine. AXFR writes the enumeration. If the enumeration in a new
-//! view differs from the last version ([`difference`]), the zone gets a new version. IXFR writes
-//! the differences since the client's version. The property test `transfer_agreement` of the crate
-//! `cluster` compares transfers with the answers of the engine. docs/transfer.md lists the names
-//! that cannot be enumerated.
+//! Transfers are based on an enumeration of a zone's records in a [`View`]. A view is the data that
+//! answers are made from, at one point in time. [`names`] visits the owner names, and [`content`]
+//! gets the records of each name from the engine. AXFR writes the enumeration. If the enumeration
+//! in a new view differs from the last version of the zone ([`difference`]), the zone gets a new
+//! version. IXFR writes the differences since the client's version. The property test
+//! `transfer_agreement` of the crate `cluster` compares transfers with the answers of the engine.
+//! docs/transfer.md lists the names that cannot be enumerated.
 //!
 //! Zone transfers are off unless `--transfer-to` names peers.
 
@@ -109,8 +109,8 @@ impl<V: View> ZoneTransfers<V> {
         Arc::clone(&self.serials)
     }
 
-    /// Makes a new version of each [complete](is_complete) zone whose records in `view` differ from
-    /// the zone's last version. Returns whether any zone has a new version.
+    /// Makes a new version of each [complete](is_complete) zone that has no version yet, or whose
+    /// records in `view` differ from its last version. Returns whether any zone has a new version.
     ///
     /// `now` is the time in seconds since 1970. The serial of a version is a time in seconds, so a
     /// zone has at most one new version each second. Before another call, the caller must wait for
@@ -283,7 +283,7 @@ impl<V: View> ZoneTransfers<V> {
     }
 }
 
-/// Whether the version of `zone` in `view` has an address for the zone's name server.
+/// Whether the name server of `zone` has an address in `view`.
 fn has_name_server_address<V: View>(view: &V, zone: &Name) -> bool {
     ZoneContent::new(view, zone).has_name_server_address()
 }

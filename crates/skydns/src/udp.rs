@@ -43,7 +43,7 @@ const KEPT_ANSWERS: usize = 256 * 1024;
 /// queries that have to wait get SERVFAIL, so that the shutdown ends.
 const FORWARDED_AFTER_STOP: Duration = Duration::from_secs(2);
 
-/// Maximum time for answering the last queries of a socket.
+/// Maximum time for answering the queries that are left in a socket's receive queue at shutdown.
 const LAST_QUERIES: Duration = Duration::from_millis(250);
 
 /// Shows whether the UDP threads of a server are active. A thread that waits for queries is active,
@@ -160,7 +160,7 @@ impl<B: Backend> UdpWorker<B> {
             .ok()
     }
 
-    /// Serves the next queries, or the next replies to queries that this thread has forwarded.
+    /// Serves the next queries, the next replies to queries that this thread forwarded, or both.
     fn serve_clients_and_replies(
         &mut self,
         buffers: &mut BatchBuffers,
@@ -187,7 +187,7 @@ impl<B: Backend> UdpWorker<B> {
 
     /// Continues to serve while received queries still wait for an answer, for about four seconds
     /// at most. Then closes the socket's receive queue, and answers the queries that are left in
-    /// it. If the socket were closed first, these queries would get no answer.
+    /// it. Closing the whole socket instead would discard these queries.
     fn drain_socket(
         &mut self,
         buffers: &mut BatchBuffers,

@@ -333,19 +333,19 @@ fn longest_matching_domain_answers() {
 }
 
 #[test]
-fn cache_topology_also_forwards_short_names_and_external_any() {
-    let stock = "
+fn view_that_forwards_all_forwards_single_labels_and_any() {
+    let default = "
         short A => SERVFAIL, qr rd ra:
         www.outside.test ANY => REFUSED, qr:
         web.apps.svc.cluster.local ANY => REFUSED, qr:
     ";
-    let cache = "
+    let forwards_all = "
         short A => forward/Recursive
         www.outside.test ANY => forward/Recursive
         web.apps.svc.cluster.local ANY => REFUSED, qr:
     ";
     let views = [Fixed::new(&[]), Fixed::new(&[]).forwards_all()];
-    for (view, table) in views.iter().zip([stock, cache]) {
+    for (view, table) in views.iter().zip([default, forwards_all]) {
         assert_answers(view, &ExternalAnswers::none(), table);
     }
     let root = views.map(|view| ask(&view, " NS", &ExternalAnswers::none()));

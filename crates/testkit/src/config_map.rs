@@ -1,8 +1,8 @@
 //! A directory with the entries of a `ConfigMap`, written as a kubelet writes the volume of a pod.
 //!
 //! Each entry is a symbolic link to a file below `..data`, which is a link to a directory. An
-//! update writes all files to a new directory, and then replaces the link `..data` by a rename. A
-//! reader of `..data` therefore finds either all old files or all new files:
+//! update writes all files to a new directory, and then replaces the link `..data` by a rename. So
+//! at any time, `..data` leads either to all old files or to all new files:
 //!
 //! ```text
 //! stubDomains -> ..data/stubDomains
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn update_swaps_link_and_cleans_up() {
+    fn update_replaces_data_link_and_removes_old_files() {
         let volume = tempfile::tempdir().unwrap();
         let volume = volume.path();
         replace(volume, &[("a", "1"), ("b", "1")]).unwrap();

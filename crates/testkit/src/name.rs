@@ -11,7 +11,7 @@ use hickory_proto::serialize::binary::{BinDecodable as _, BinDecoder, DecodeErro
 /// # Errors
 ///
 /// Fails if a label is empty or has more than 63 octets, or if an escape is malformed. An escape is
-/// a backslash followed by a character, or by three digits up to 255 (RFC 1035 section 5.1).
+/// a backslash followed by a non-digit, or by three digits up to 255 (RFC 1035 section 5.1).
 pub fn to_wire(name: &str) -> Result<Vec<u8>, String> {
     if matches!(name, "" | ".") {
         return Ok(vec![0]);

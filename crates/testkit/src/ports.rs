@@ -24,7 +24,7 @@ struct Reserved {
     /// A block is reserved while a Unix socket is bound to the block's abstract name. Like a port,
     /// an abstract name belongs to a network namespace, and is free again when the process ends.
     blocks: Vec<UnixListener>,
-    /// The ports of the last block that [`free_port`] has not tried yet.
+    /// In the last block, the ports that [`free_port`] has not tried yet.
     unused: std::ops::Range<u16>,
 }
 

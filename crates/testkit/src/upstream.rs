@@ -1,11 +1,11 @@
 //! A scripted DNS server on loopback, over UDP and TCP: the upstream in tests.
 //!
-//! A handler decides the reaction to each packet: an answer (right or wrong), silence, a delay,
-//! garbage, a closed connection. Packets are recorded, except the loop probes of kubedns and the
-//! nanny: TXT and AAAA queries for a name with the label `forward-loop` after the first label. A
-//! loop probe gets NXDOMAIN and is not counted, so that tests see only their own queries. A server
-//! that was started with [`Upstream::start_with_loop_probes`] treats loop probes like other
-//! packets.
+//! A handler decides the reaction to a packet: an answer (right or wrong), silence, a delay,
+//! garbage, or a closed connection. The server counts and records the packets. Loop probes of
+//! kubedns and the nanny are an exception: they get NXDOMAIN without the handler, and are neither
+//! counted nor recorded, so that tests see only their own queries. A loop probe is a TXT or AAAA
+//! query for a name with the label `forward-loop` after the first label. A server that was started
+//! with [`Upstream::start_with_loop_probes`] treats loop probes like other packets.
 //!
 //! ```no_run
 //! # async fn example() {
@@ -80,7 +80,7 @@ impl Asked {
     }
 }
 
-/// Decides the reaction to each packet.
+/// Decides the reaction to a packet.
 pub trait Handler: Fn(&Asked) -> Reaction + Send + Sync + 'static {}
 
 impl<F: Fn(&Asked) -> Reaction + Send + Sync + 'static> Handler for F {}

@@ -95,13 +95,14 @@ impl<V: Clone> TreeNode<V> {
     ///
     /// Each label except the last selects a child. The last label selects the entry with this
     /// label. If there is no such entry, the last label selects all entries of the child with this
-    /// label. [`ANY`] matches every child whose label does not begin with `_`. As the last label,
-    /// [`ANY`] matches all entries of the node, and so does an empty path.
+    /// label. Before the last label, [`ANY`] selects every child whose label does not begin with
+    /// `_`. As the last label, [`ANY`] selects all entries of the node. An empty path also selects
+    /// all entries of the node.
     ///
     /// `steps` limits the visit, and is reduced by the steps taken. If the path selects all entries
     /// of a node, each entry takes one step. A wildcard before the last label takes 32 steps for
-    /// each child of the node. The visit ends when no step is left. Children that the visit has not
-    /// reached do not affect the result.
+    /// each child of the node. The visit of all entries or all children of a node ends when no step
+    /// is left. Children that the visit has not reached do not affect the result.
     pub fn visit<'a>(
         &'a self,
         path: &[&str],
@@ -130,7 +131,7 @@ impl<V: Clone> TreeNode<V> {
         }
     }
 
-    /// Visits the entries that match `path` below any child.
+    /// Visits the entries that match `path` below each child whose label does not begin with `_`.
     fn visit_children<'a>(
         &'a self,
         path: &[&str],
@@ -231,7 +232,7 @@ impl<V: Clone> TreeCache<V> {
 
     /// Removes an entry, and the nodes on the path that become empty. Returns the value.
     pub fn remove_entry(&mut self, path: &[&str], label: &str) -> Option<V> {
-        // The lookup avoids copies if the entry is missing.
+        // Without this lookup, shared nodes could be copied although the entry is missing.
         self.entry(path, label)?;
         remove_and_prune(&mut self.root, path, label)
     }

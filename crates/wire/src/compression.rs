@@ -90,7 +90,8 @@ impl NameOffsets {
         Ok(())
     }
 
-    /// Keeps the first offset of a name, if a pointer can reach it.
+    /// Adds a name with its offset. Does nothing if the name is already there, or if a pointer
+    /// cannot have this offset.
     fn insert_first(&mut self, name: Option<&Name>, offset: usize) {
         if let (Some(name), Some(offset)) = (name, pointer_to(offset)) {
             self.0.entry(name.clone()).or_insert(offset);

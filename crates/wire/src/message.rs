@@ -43,9 +43,9 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Parses a whole message with at most one question. Every owner name must be valid, and the
-    /// data of well-known types, including the names in these data, must be well-formed. Octets
-    /// after the last record are allowed; see [`Message::end`].
+    /// Parses a message with at most one question. Every owner name must be valid. Data must be
+    /// well-formed in A and AAAA records of class IN, and in records of types whose data may
+    /// contain compressed names. Octets after the last record are allowed; see [`Message::end`].
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
         let heading = MessageHeading::parse(bytes)?;
 

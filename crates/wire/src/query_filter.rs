@@ -13,15 +13,15 @@ use crate::shorten::shorten;
 
 /// Maximum number of values in each part of a filter.
 const MAX_VALUES: usize = 32;
-/// Maximum length of a pattern, in octets. A name has at most 253 characters.
+/// Maximum length of a pattern, in octets. A host name has at most 253 characters.
 const MAX_PATTERN: usize = 300;
 
 /// The unparsed parts of a filter. Each part is a list separated by commas. An empty list matches
 /// all queries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueryFilterText<'a> {
-    /// Patterns of names, such as `*.acme.example`. `*` matches any characters, including dots. `?`
-    /// matches a single character.
+    /// Patterns of names, such as `*.acme.example`. `*` matches any number of characters, including
+    /// dots. `?` matches a single character.
     pub name: &'a str,
     /// Addresses and networks of clients, such as `10.0.0.0/8`.
     pub client: &'a str,
@@ -54,7 +54,8 @@ pub enum QueryFilterError {
     },
 }
 
-/// A filter of queries. Every given part must match; [`QueryFilter::default`] matches all queries.
+/// A filter of queries. Each part that is not empty must match. [`QueryFilter::default`] matches
+/// all queries.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct QueryFilter {
     names: Vec<WildMatch>,
@@ -63,8 +64,8 @@ pub struct QueryFilter {
     types: Vec<u16>,
 }
 
-/// `WildMatch` implements only [`PartialEq`]. It compares the characters of patterns, so each
-/// pattern equals itself, as [`Eq`] requires.
+/// `WildMatch` implements [`PartialEq`], but not [`Eq`]. Two patterns are equal if their characters
+/// are equal. So each pattern equals itself, as [`Eq`] requires.
 impl Eq for QueryFilter {}
 
 impl QueryFilter {
@@ -93,8 +94,8 @@ impl QueryFilter {
         !self.names.is_empty()
     }
 
-    /// Whether `name` matches; `name` must be in lower case and without a trailing dot. The root is
-    /// empty, or a dot.
+    /// Whether `name` matches; `name` must be in lower case and without a trailing dot. For the
+    /// root, `name` is empty or a dot.
     pub fn matches_name(&self, name: &[u8]) -> bool {
         let name = if name.is_empty() { b"." } else { name };
         // The name is copied only if it is not valid UTF-8.

@@ -1,7 +1,8 @@
 //! Positions of names in record data.
 //!
-//! Names may be compressed in the data of DNAME, of KX, and of the types that RFC 3597, section 4,
-//! lists. In the data of all other types, nothing is read as a name.
+//! Names are read in the data of DNAME, of KX, and of the types that RFC 3597, section 4, lists.
+//! They may be compressed, even where a sender must not compress them. In the data of all other
+//! types, nothing is read as a name.
 
 use std::ops::Range;
 

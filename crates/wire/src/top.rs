@@ -4,13 +4,13 @@
 //! ranking adds up the sketches of all threads. A sketch has [`MAX_SLOTS`] slots, so the count of a
 //! client or name is too low by at most 0.2 % of all queries.
 //!
-//! Up to a rate of twice [`TARGET_SAMPLES`] answers a second, a thread samples every answer. Above
-//! that rate, it samples one of n answers at random, and counts it n times. At [`TARGET_SAMPLES`] a
-//! second, a name with 2 % of all queries has 2400 samples in two minutes. The sampling error is
-//! then almost always below one tenth of the count.
+//! Below a rate of twice [`TARGET_SAMPLES`] answers a second, a thread samples every answer.
+//! Otherwise the thread samples one of n answers at random, and counts this answer n times. At
+//! [`TARGET_SAMPLES`] a second, a name with 2 % of all queries has 2400 samples in two minutes. The
+//! sampling error is then almost always below one tenth of the count.
 //!
-//! Each thread has two windows: the current window and the window before. A window takes at most
-//! 600 KiB, if all names have the maximum length. Usually a window takes a quarter of that.
+//! Each thread has two windows: the current window and the window before. Even if all names have
+//! the maximum length, a window takes at most 600 KiB. Usually a window takes a quarter of that.
 
 mod sketch;
 

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn chosen_alias_is_marked_only_with_records_of_its_target() {
+    fn alias_is_marked_only_if_answer_has_its_target() {
         let chosen = answer(&[
             "x. 30 IN CNAME z.",
             "y. 30 IN A 10.0.0.1",

@@ -115,7 +115,7 @@ pub struct Differences {
 pub struct Expected {
     /// The answers, any of which is accepted.
     pub responses: Vec<Response>,
-    /// The IDs of the differences that changed the recorded answers.
+    /// The IDs of the differences whose listed answers or rules led to `responses`.
     pub because: Vec<String>,
 }
 

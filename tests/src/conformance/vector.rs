@@ -194,7 +194,8 @@ pub struct Exchange {
     pub question: String,
     /// The query in hex, with ID 0.
     pub query_wire: String,
-    /// The responses in hex. The ID is 0 if it was the query's, otherwise `ffff`.
+    /// The responses in hex. If the ID of a response was that of the query, the ID here is 0,
+    /// otherwise `ffff`.
     pub response_wire: Vec<String>,
 }
 

@@ -11,7 +11,8 @@ use super::vector::{Response, Scenario};
 /// The result of one question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The answer is a recorded one, and no listed difference changes the recorded answers.
+    /// The answer is a recorded one, and no listed difference that applies has changed the recorded
+    /// answers.
     Agrees,
     /// The answer is an expected one. The listed differences with these IDs have changed the
     /// recorded answers into the expected ones.
@@ -19,8 +20,8 @@ pub enum Outcome {
     /// The answer is neither an expected one nor a recorded one. The text is the diff from the
     /// first expected answer.
     Unlisted(String),
-    /// The answer is a recorded one, but not an expected one, despite the listed differences with
-    /// these IDs.
+    /// The answer is a recorded one, but not an expected one. The listed differences with these IDs
+    /// have changed the recorded answers into the expected ones.
     Stale(Vec<String>),
 }
 

@@ -137,7 +137,7 @@ mod tests {
     const LINE: &str = "Type **counter** · labels `a`, `b` · not in kube-dns · exported always";
 
     #[test]
-    fn incomplete_entry_is_noticed() {
+    fn faulty_entry_is_rejected() {
         for (entry, fault) in [
             (
                 "`x`\n\nCounts.".to_owned(),

@@ -126,7 +126,7 @@ mod tests {
     const PROBE: &str = "--probe=kubedns,127.0.0.1:10053,a,5,A";
 
     #[test]
-    fn unserved_port_is_found() {
+    fn wrong_port_of_probe_or_service_is_found() {
         let pod = pod(
             &["--dns-port=1053"],
             &["--", "--port=54"],

@@ -59,7 +59,7 @@ impl Pod {
             .find(|container| container.program == program)
     }
 
-    /// The `containerPort`s of all containers.
+    /// The `containerPort`s of `containers`.
     pub fn ports(&self) -> Vec<u64> {
         let lists = self
             .containers

@@ -85,7 +85,7 @@ pub fn combine(
     let here = directory
         .canonicalize()
         .map_err(|error| error.to_string())?;
-    // kustomize accepts only relative paths, so each path goes up to `/` first.
+    // kustomize accepts only relative paths, so a path below `manifests/` goes up to `/` first.
     let up = "../".repeat(here.components().count() - 1);
     let path = |part: &str| match manifests.join(part).strip_prefix("/") {
         Ok(below) if !here.join(part).exists() => format!("{up}{}", below.display()),

@@ -135,8 +135,8 @@ pub fn snapshot_faults(pod: &Pod) -> Vec<String> {
     )]
 }
 
-/// The time for which a container still answers after SIGTERM, in seconds; `None` if the value of
-/// the flag is not a whole number with the unit `s`.
+/// The time for which a container still answers after SIGTERM, in seconds; `None` if `--lameduck`
+/// is not a whole number with the unit `s`.
 fn lameduck(container: &Container) -> Option<u64> {
     flag(&container.args, "lameduck")
         .unwrap_or(LAMEDUCK)

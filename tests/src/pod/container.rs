@@ -51,7 +51,7 @@ impl Container {
         self.pid().map_or_else(Vec::new, descendants)
     }
 
-    /// The ID of the process with this name in `/proc/<pid>/comm`.
+    /// The ID of the first process that has this name in `/proc/<pid>/comm`.
     pub fn process(&self, name: &str) -> Option<u32> {
         let is_named = |pid: &u32| {
             fs::read_to_string(format!("/proc/{pid}/comm"))
@@ -67,8 +67,8 @@ impl Container {
         }
     }
 
-    /// Restarts the container, as a kubelet does after a failed liveness probe. `grace` is the time
-    /// between SIGTERM and SIGKILL in seconds.
+    /// Restarts the container. Its first process gets SIGTERM, and SIGKILL if it still runs after
+    /// `grace` seconds.
     pub fn restart(&self, grace: u64) -> Result<(), String> {
         self.podman
             .try_run(["restart", "--time", &grace.to_string(), &self.name])

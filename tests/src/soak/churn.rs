@@ -105,9 +105,9 @@ impl<'a> Churn<'a> {
         services.chain([pods, stub]).collect()
     }
 
-    /// Changes the Services in turn, `changes` times a second, and the Endpoints each time. Returns
-    /// an error if the answers of kubedns do not show a measured change in time. If `changes` is 0,
-    /// never returns.
+    /// Changes the Services in turn, `changes` times a second. Each time, also changes the
+    /// Endpoints of the headless Service `pods`. Returns the first error, for example that no
+    /// answer of kubedns shows a measured change in time. If `changes` is 0, never returns.
     pub(super) async fn go_on(&self, changes: u32) -> anyhow::Error {
         if changes == 0 {
             return std::future::pending().await;

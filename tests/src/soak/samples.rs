@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growth_differs_from_noise() {
+    fn growth_counts_only_after_first_third() {
         let noise: Vec<u32> = (0..300).map(|n| 1000 + n % 7).collect();
         let growth: Vec<u32> = (0..300).map(|n| 1000 + n).collect();
         let start: Vec<u32> = (0..300)
@@ -90,7 +90,7 @@ mod tests {
         assert!(!Thirds::of(&growth).unwrap().is_flat(5, 10));
         assert!(
             Thirds::of(&start).unwrap().is_flat(0, 0),
-            "growth during the warm-up must not count as a leak"
+            "growth in the first third must not count as a leak"
         );
         assert_eq!(Thirds::of(&growth).unwrap(), Thirds([1050, 1150, 1250]));
         assert!(Thirds::of(&[1, 2]).is_err());

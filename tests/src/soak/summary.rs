@@ -9,8 +9,8 @@ use super::churn::Counts;
 use super::samples::{Process, Thirds};
 use crate::steady::Report;
 
-/// Maximum growth of resident memory from the second third of the test to the last third: a
-/// percentage plus a number of KiB.
+/// Maximum growth of resident memory, from its median in the second third of the test to its median
+/// in the last third: a percentage plus a number of KiB.
 const MEMORY: (u32, u32) = (5, 512);
 /// Maximum growth in descriptors: a percentage plus a count. The margin is needed, because each
 /// forwarded query in flight may have a socket.

@@ -102,7 +102,7 @@ impl Question {
         self
     }
 
-    /// Sends the query until an answer arrives, or until all attempts are used.
+    /// Sends the query until the outcome is not `Outcome::Lost`, or until all attempts are used.
     pub(super) async fn ask(&self) -> Outcome {
         let (most, patience) = self.tries;
         let mut outcome = self.ask_once(patience).await;
@@ -197,7 +197,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(300);
 
     #[tokio::test]
-    async fn outcomes_are_told_apart() {
+    async fn each_outcome_is_recognized() {
         let honest = Upstream::start(Zone::new(["a.test. 1 IN A 192.0.2.1"]).handler()).await;
         let failing = |asked: &Asked| Reply::to(&asked.packet).rcode("SERVFAIL").into();
         let lying = |asked: &Asked| Reply::to(&asked.packet).wrong_id().into();

@@ -43,7 +43,7 @@ const FOUND: Duration = Duration::from_secs(45);
 /// sidecar updates the metrics of its findings every five seconds, and Prometheus scrapes and
 /// evaluates every second.
 const ALERTED: Duration = Duration::from_secs(15);
-/// Interval at which the test reads the verdict in `/status`.
+/// Interval at which the test reads the verdict in `/status`, or the alerts.
 const LOOK: Duration = Duration::from_millis(500);
 /// Number of readings of the verdict in `/status` while a fault stays and no client sends
 /// queries.
@@ -103,7 +103,7 @@ const SCENES: [Scene; 23] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn verdict_check_and_alerts_agree() {
+async fn all_views_agree_about_each_fault() {
     let prometheus = Arc::new(Prometheus::start().await);
     if prometheus.is_none() {
         eprintln!("NOT TESTED: the alerts, because prometheus is not installed");
@@ -123,7 +123,7 @@ async fn verdict_check_and_alerts_agree() {
     assert!(errors.is_empty(), "{}", errors.join("\n"));
 }
 
-/// Plays a scene. Returns the first disagreement.
+/// Plays a scene, until the first error.
 async fn play(pod: &str, scene: Scene, prometheus: Option<&Prometheus>) -> Result<(), String> {
     let stage = Stage::start(scene.topology).await;
     let views = Views {

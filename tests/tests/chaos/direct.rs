@@ -21,7 +21,7 @@ const CONNECTIONS: usize = 200;
 const SERVICES: u8 = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dnsmasq_faults_lose_no_cluster_query() {
+async fn dnsmasq_and_upstream_faults_lose_no_query() {
     let rig = Rig::start(Topology::Direct, &[]).await;
     let steady = Steady::start(rig.questions(), RATE);
     steady.answered(WHILE).await;

@@ -1,5 +1,5 @@
-//! Processes of the pod are killed and frozen. localpod restarts containers that have ended, as a
-//! kubelet does. The nanny restarts dnsmasq within its container.
+//! Processes of the pod are killed and frozen. localpod, the program that runs the pod, restarts
+//! containers that have ended, as a kubelet does. The nanny restarts dnsmasq within its container.
 
 use nix::sys::signal::Signal;
 use testkit::eventually;

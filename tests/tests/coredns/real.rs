@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const DIFFERENT: &[(&str, &str)] = &[];
 
 #[tokio::test]
-async fn written_corefile_gives_recorded_answers() {
+async fn written_corefile_gives_answers_of_scenarios() {
     let Some(program) = installed() else {
         return;
     };

@@ -1,5 +1,6 @@
 //! Checks that the commands in the Markdown pages name existing files, make targets, crates, tests,
-//! containers, subcommands and ports. The tests in `runs.rs` run the commands that a test can run.
+//! containers, subcommands and ports. `runs.rs` runs the commands that its table `ELSEWHERE` does
+//! not list.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -10,7 +10,8 @@ use tests::e2e::get;
 /// Timeout of a start, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A process, its DNS port and the port of its metrics.
+/// A process, its DNS port and the port of its metrics. For the sidecar, the DNS port is its
+/// `--dnsmasq-port`, where nothing listens.
 pub(crate) struct Alone {
     _process: Process,
     pub(crate) dns: u16,

@@ -19,7 +19,7 @@ use tokio::time::{Duration, sleep};
 use crate::commands::{Listed, listed};
 
 /// The commands that these tests do not run. The first column is a page (`*`: any page). The second
-/// is the title of a section, or a part of the command. The third is the test that runs the
+/// is a section's title, or a part of the line `$ COMMAND`. The third is the test that runs the
 /// command, as `file::function`, or the reason why no test does. The first matching row applies.
 const ELSEWHERE: &str = "
     *                            | make test                     | runs these tests

@@ -55,7 +55,11 @@ async fn flood() {
         during.descriptors < before.descriptors + 50,
         "half-open connections have descriptors: {during:?}"
     );
-    bounded(&mut lab, "2,000 half-open connections", before);
+    bounded(
+        &mut lab,
+        "SYNs of 2,000 clients that send no final ACK",
+        before,
+    );
     assert!(
         dialling.try_join_next().is_none(),
         "a connection was established"
@@ -65,7 +69,7 @@ async fn flood() {
     steady
         .stop()
         .await
-        .check("kubedns under 2,000 half-open TCP connections");
+        .check("kubedns under the SYNs of 2,000 clients that send no final ACK");
 }
 
 /// Sends a SYN and its retransmissions from the client with this number.

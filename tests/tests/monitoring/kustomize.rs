@@ -77,7 +77,7 @@ fn ports(of: &[(&str, u64)]) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn pod_monitor_scrapes_kubedns_and_sidecar_without_dnsmasq() {
+fn pods_without_dnsmasq_are_scraped_for_kubedns_and_sidecar() {
     let monitor = &by_label(render(&manifests_root().join("monitoring")).unwrap())[MONITOR];
     for (directory, workload) in [("alone", DEPLOYMENT), ("node", "DaemonSet/kube-dns")] {
         let pods = &by_label(rendered(directory).unwrap())[workload];

@@ -188,10 +188,11 @@ const ALERTS_OF_FINDINGS: [(&str, FindingKind); 16] = [
 /// The kinds of findings without an alert of their own. The comments name the alerts that cover
 /// them, if any.
 const FINDINGS_OF_OTHER_ALERTS: [FindingKind; 9] = [
-    // KubeDNSNoAnswers covers the next four kinds. This alert does not show which server is silent.
+    // KubeDNSNoAnswers covers the next three kinds.
     FindingKind::KubednsSilent,
     FindingKind::DnsmasqSilent,
     FindingKind::NamesUnanswered,
+    // The next kind has no alert.
     FindingKind::ProbeFails,
     // KubeDNSDnsmasqUpstreamFailing covers the next kind.
     FindingKind::UpstreamsUnproven,

@@ -42,7 +42,7 @@ const ALERTS_OF_FEATURES: [&str; 2] = [
 /// probes no upstreams there. In `cache`, dnsmasq forwards only to kubedns. In `alone`, there is no
 /// dnsmasq.
 const ALERTS_OF_SIDECAR_PROBES: [&str; 1] = ["KubeDNSDnsmasqUpstreamFailing"];
-/// Alerts about facts that only the nanny knows.
+/// Alerts on metrics of the nanny. They cannot fire unless Prometheus scrapes the nanny.
 const ALERTS_OF_NANNY: [&str; 1] = ["KubeDNSDnsmasqOutdated"];
 
 /// The names of the series that Prometheus gets from the pod.

@@ -64,8 +64,8 @@ pub enum Action {
     },
     /// Sends text that is not JSON, in place of the body or as the first line of a watch.
     Garbage,
-    /// In an uncompressed JSON list, replaces one field of the first object with a value of a wrong
-    /// type. Other responses are correct.
+    /// In an uncompressed JSON list, sets one field of the first object to a value of a wrong type.
+    /// Other responses are correct.
     Malformed,
     /// Closes the connection before the end of the response.
     Cut {

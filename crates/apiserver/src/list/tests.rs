@@ -78,7 +78,7 @@ fn expired_or_malformed_token_is_rejected() {
 }
 
 #[test]
-fn exact_future_and_malformed_versions_are_rejected() {
+fn list_at_future_or_malformed_or_exact_version_is_rejected() {
     let store = store(3);
     let (first, now) = (store.version() - 2, store.version());
     let cases: [(String, Result<usize, u16>); 7] = [
@@ -102,7 +102,7 @@ fn exact_future_and_malformed_versions_are_rejected() {
 }
 
 #[test]
-fn selections_are_listed() {
+fn only_selected_objects_are_listed() {
     let store = store(2);
     store.set(service("apps-2", "web")).unwrap();
     let mut labelled = service("other", "web");

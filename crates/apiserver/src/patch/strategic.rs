@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_merge_and_lists_are_replaced() {
+    fn maps_merge_and_lists_without_merge_key_are_replaced() {
         let mut target = json!({ "metadata": { "labels": { "a": "1", "b": "2" } }, "spec": { "externalIPs": ["1", "2"] } });
         let patch = json!({ "metadata": { "labels": { "a": null, "c": "3" } }, "spec": { "externalIPs": ["3"] } });
         merge("", &mut target, patch).unwrap();

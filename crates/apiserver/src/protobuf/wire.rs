@@ -37,7 +37,8 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// A number. Negative numbers are in two's complement.
+    /// The value as a number; `None` if the wire type is not varint. A negative number is encoded
+    /// in two's complement.
     pub(super) fn number(&self) -> Option<i64> {
         match self {
             Self::Number(number) => Some(number.cast_signed()),

@@ -43,7 +43,7 @@ pub(crate) fn list<'o>(
     text
 }
 
-/// A watch event with an enveloped object. The first four octets are the length of the event.
+/// A watch event with an enveloped object. Four octets with the event's length precede the event.
 pub(crate) fn event(event_type: &str, object: &[u8]) -> Vec<u8> {
     let (mut extension, mut event) = (Vec::new(), Vec::new());
     octets(&mut extension, 1, object);

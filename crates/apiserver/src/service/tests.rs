@@ -34,7 +34,7 @@ fn updated(before: &Value, spec: impl Into<Value>) -> Value {
 }
 
 #[test]
-fn headless_service_has_families_without_addresses() {
+fn selector_determines_families_of_headless_service() {
     let without_selector = created(json!({ "clusterIP": "None", "ports": [{ "port": 5432 }] }));
     assert_eq!(without_selector["clusterIPs"], json!(["None"]));
     assert_eq!(without_selector["ipFamilies"], json!(["IPv4", "IPv6"]));

@@ -33,7 +33,7 @@ fn list_order_matches_kube_apiserver() {
     store
         .load([service("a", "x"), service("a-b", "x"), service("a", "b")])
         .unwrap();
-    // '-' sorts before '/'
+    // Keys are compared octet by octet, and `-` is less than `/`.
     let listed = names(&store.list(Resource::Services));
     assert_eq!(listed, ["a-b/x", "a/b", "a/x"]);
 }
@@ -80,7 +80,7 @@ fn watch_events_are_applied_except_bookmarks() {
 }
 
 #[test]
-fn expired_versions_are_refused_but_expire_watches_keeps_pages() {
+fn versions_expire_for_watches_only_or_also_for_list_pages() {
     let store = Store::default();
     store.set(service("a", "x")).unwrap();
     let before = store.version();

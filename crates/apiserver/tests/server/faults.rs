@@ -17,7 +17,7 @@ fn watch_from(version: u64) -> String {
 }
 
 #[tokio::test]
-async fn watch_ends_or_is_cut() {
+async fn watches_end_when_dropped_and_fail_when_cut() {
     let server = Server::start();
     let mut ended = server.watch(&watch_from(server.store.version())).await;
     server.faults.drop_watches();

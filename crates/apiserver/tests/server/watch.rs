@@ -53,7 +53,7 @@ async fn watch_with_selector_sees_objects_enter_and_leave() {
 }
 
 #[tokio::test]
-async fn bookmark_is_sent_only_after_a_change() {
+async fn bookmark_is_sent_only_after_change_of_watched_kind() {
     let options = Options {
         bookmark_period: Duration::from_millis(20),
         ..Options::default()
@@ -138,7 +138,7 @@ async fn many_events_arrive_in_order() {
 }
 
 #[tokio::test]
-async fn watch_ends_at_timeout_or_stop() {
+async fn watch_ends_at_timeout_or_when_server_stops() {
     let server = Server::start();
     let mut short = server.watch("/api/v1/nodes?watch=1&timeoutSeconds=1").await;
     assert_eq!(short.event().await, None);

@@ -20,13 +20,13 @@ use crate::setup::{Bench, say};
 /// server is measured without the fleet. In the second pause, the API server finishes the work that
 /// the start has caused.
 const SETTLING: Duration = Duration::from_secs(5);
-/// The time for which nothing changes.
+/// The time without changes, in which the load of the idle fleet is measured.
 const IDLE: Duration = Duration::from_secs(20);
 /// The time between two changes: ten changes a second.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Number of changes. Each changes one slice.
+/// Number of changes in each measurement. Each change modifies one EndpointSlice.
 const CHANGES: u32 = 300;
-/// The first address of changed pods.
+/// The first of the addresses that the changes give to pods.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
 /// Maximum number of instances that are queried after each change. More queries would take the CPU
 /// time that the other instances need.
@@ -155,8 +155,9 @@ async fn change(
         real.change_slice(&altered).await?;
         let at = Instant::now();
         accepted.push(at.duration_since(requested));
-        // Each queried instance gets a query after each `pause`. The first queries are spread over
-        // one `pause`, so that the instances are not all queried at the same time.
+        // Until an instance shows the change, it gets another query after each `pause`. The first
+        // queries to the instances are `SPACING` apart, so that the instances are not all queried
+        // at the same time.
         for (place, &server) in (0..).zip(&asked) {
             let altered = altered.clone();
             waiting.spawn(async move {

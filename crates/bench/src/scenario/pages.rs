@@ -27,7 +27,7 @@ const SPAN: Duration = Duration::from_secs(5);
 /// The first of the addresses that changed Services get.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 114, 0, 1]);
 /// The page that explains an address that no Service has. To explain this address, kubedns searches
-/// all endpoints.
+/// the endpoints of up to 50,000 Services.
 const NO_ADDRESS: &str = "/explain?name=192.0.2.77";
 /// Number of concurrent readers of a page.
 const READERS: usize = 16;
@@ -152,7 +152,7 @@ async fn slow_readers(kubedns: &Kubedns) -> anyhow::Result<u32> {
             }
         });
     }
-    // A peak between two readings is missed.
+    // A peak between two measurements is missed.
     let mut most = 0;
     for _ in 0..60 {
         tokio::time::sleep(SPAN / 60).await;

@@ -29,7 +29,7 @@ use crate::check_config::{ConfigData, find_mistakes};
 
 const GROUP: &str = "API server";
 const CONFIGURATION: &str = "configuration";
-/// Timeout of a response, and of each part of its body.
+/// Timeout of the head of a response, and of each part of its body.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of Services in a list. With `--namespaces`, each namespace has a list of its own.
 /// The checks look in the lists for headless Services and `default/kubernetes`.
@@ -41,7 +41,8 @@ const GRANT_LIST: &str = "If the request is forbidden, grant the ServiceAccount,
                           and watch for this kind. If kubedns has the flag --namespaces, run this command with the same \
                           flag.";
 
-/// Advice for a `ServiceAccount` that has only the role of the stock addon.
+/// Advice if this command can list Endpoints, but not EndpointSlices. The stock role
+/// `system:kube-dns` does not permit EndpointSlices.
 const BIND_OWN_ROLE: &str = "Apply manifests/components/role, which permits EndpointSlices. With Endpoints, kubedns finds at \
                              most 1000 addresses of a Service. Later versions of Kubernetes may lack the stock role \
                              system:kube-dns.";
@@ -82,9 +83,9 @@ const OPTIONAL_KINDS: [Kind; 6] = [
 /// The Services that the DNS checks query.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct KnownServices {
-    /// The cluster IP of Service `default/kubernetes`.
+    /// The first cluster IP of the Service `default/kubernetes`, if that Service was listed.
     pub(super) kubernetes: Option<IpAddr>,
-    /// The headless Services in the lists.
+    /// The headless Services that were listed.
     pub(super) headless: Vec<ObjectKey>,
 }
 
@@ -96,7 +97,8 @@ pub(super) struct ApiServerChecks {
     pub(super) services: KnownServices,
 }
 
-/// Checks the API server, the permissions, the ConfigMap and the nodes.
+/// Checks the API server. If it responds and accepts the credentials, also checks the permissions,
+/// the ConfigMap and the nodes, and reads the Services for the DNS checks.
 pub(super) async fn check_api_server(
     options: &Options,
     status: Option<&SidecarStatus>,
@@ -224,7 +226,7 @@ async fn check_permissions(
         .collect()
 }
 
-/// The collections that kubedns watches for a kind.
+/// The collections of a kind, as limited by `--namespaces`. For `ConfigMap`, only that of the pod.
 fn collections(options: &Options, kind: Kind) -> Vec<Collection> {
     if kind == Kind::ConfigMap {
         let (namespace, name) = (&options.config_map_namespace, &options.config_map);
@@ -307,7 +309,7 @@ fn check_permission(
         .with_advice(GRANT_LIST, "not-synced")
 }
 
-/// The consequence of a `kind` that cannot be listed; `None` if the check must fail.
+/// The effect on kubedns if `kind` cannot be listed; `None` if the check must fail.
 fn loss_if_ready(
     kind: Kind,
     is_watched: bool,
@@ -326,8 +328,8 @@ fn loss_if_ready(
     }
 }
 
-/// Checks that the ConfigMap is valid and in force. Reads the mounted directory if it exists, else
-/// the API server.
+/// Checks that the ConfigMap is valid and in force. Reads the directory of `--config-dir` if it
+/// exists, otherwise the ConfigMap from the API server.
 async fn check_config_map(
     options: &Options,
     connection: &Connection,
@@ -344,7 +346,8 @@ async fn check_config_map(
         };
     }
 
-    // kubedns watches the ConfigMap only with --config-map. Otherwise, the ConfigMap is mounted.
+    // With --config-map, kubedns watches the ConfigMap. If no such watch is known, this check
+    // assumes that the ConfigMap is mounted.
     let kubedns = status.and_then(|status| status.kubedns.known.as_ref());
     let label = Kind::ConfigMap.label();
     let is_mounted = !kubedns.is_some_and(|kubedns| kubedns.watches.contains_key(label));
@@ -355,7 +358,7 @@ async fn check_config_map(
     let name = format!("ConfigMap {namespace}/{name}");
     match read_config_map(connection, &path, is_mounted).await {
         Ok(data) => check_config(&name, data, options, in_force),
-        // The ConfigMap is optional: without it the pod has the defaults.
+        // The ConfigMap is optional. Without a ConfigMap, the pod uses the defaults.
         Err(RequestFailure::Refused(error)) if error.contains("not found") => {
             vec![check_defaults(&name, in_force)]
         }
@@ -417,7 +420,7 @@ fn check_config(
     options: &Options,
     in_force: Option<&str>,
 ) -> Vec<CheckLine> {
-    // An invalid ConfigMap has no version; its mistakes are found key by key.
+    // If the ConfigMap is invalid, `version` is `None`, and `find_mistakes` finds the errors.
     let version = dnsconfig::parse(&data)
         .ok()
         .map(|config| config.version().to_string());
@@ -458,7 +461,7 @@ fn check_of_mistake(name: &str, mistake: &str) -> CheckLine {
         .with_advice_for(FindingKind::ConfigRejected)
 }
 
-/// The Services that the DNS checks query. A namespace whose Services cannot be listed has none.
+/// Lists the Services that the DNS checks query. Services that cannot be listed are left out.
 async fn read_services(options: &Options, connection: &Arc<Connection>) -> KnownServices {
     let lists = stream::iter(collections(options, Kind::Service));
     let lists = lists.map(|collection| {

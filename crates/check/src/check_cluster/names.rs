@@ -65,7 +65,7 @@ pub(super) async fn check_names(
     services: &KnownServices,
     stub_domains: &[String],
 ) -> Vec<CheckLine> {
-    // The flag was checked before the first request.
+    // The command checks the flag `--dns` before the first check runs.
     let Ok(server) = ServerAddr::from_str(&options.dns) else {
         return Vec::new();
     };
@@ -257,7 +257,8 @@ impl NameChecks<'_> {
         }
     }
 
-    /// Checks the first headless Service that has addresses, and returns one of these addresses.
+    /// Queries at most [`MAX_HEADLESS`] headless Services, until one has addresses or a query
+    /// fails. Returns one of the addresses, if any.
     async fn check_headless(&self, services: &[ObjectKey]) -> (CheckLine, Option<ServiceMember>) {
         const KIND: &str = "a headless Service";
         if services.is_empty() {
@@ -277,7 +278,7 @@ impl NameChecks<'_> {
                     });
                     return (CheckLine::passed(GROUP, text), member);
                 }
-                // This Service has no ready endpoints; try the next.
+                // The DNS server has no addresses for this Service. The next Service may have some.
                 Err(failure) if failure.is_negative_answer() => {}
                 Err(failure) => return (failed_check(KIND, &name, &failure), None),
             }
@@ -287,14 +288,16 @@ impl NameChecks<'_> {
         (CheckLine::skipped(GROUP, text), None)
     }
 
-    /// Checks the name of a pod. The first label of the name is the pod's address with dashes.
+    /// Checks the name of a pod. The first label of the name is the pod's address, with dashes in
+    /// place of dots or colons.
     async fn check_pod_name(&self, member: Option<ServiceMember>) -> CheckLine {
         const KIND: &str = "a pod";
         let ServiceMember { address, namespace } = member.unwrap_or_else(|| ServiceMember {
             address: IpAddr::from([10, 0, 0, 1]),
             namespace: "default".to_owned(),
         });
-        // Every address has a pod name, unless kubedns has `--pods=verified` or `--pods=disabled`.
+        // Without `--pods=verified`, kubedns does not check whether a pod has the address. With
+        // `--pods=disabled`, no pod name exists.
         let label = address.to_string().replace(['.', ':'], "-");
         let name = format!("{label}.{namespace}.pod.{}", self.domain);
         match self.query(&name, address_type(address)).await {
@@ -324,7 +327,7 @@ impl NameChecks<'_> {
         }
     }
 
-    /// Checks a forwarded name. NXDOMAIN and NODATA are answers, too.
+    /// Checks a forwarded name. NXDOMAIN and NODATA pass the check, because they are answers, too.
     async fn check_forwarded(&self, name: &str, record_type: RecordType, kind: &str) -> CheckLine {
         let how = match self.query(name, record_type).await {
             Ok(answer) => milliseconds(answer.time),
@@ -344,8 +347,8 @@ impl NameChecks<'_> {
 
 /// A failed check of a cluster name.
 fn failed_check(kind: &str, name: &str, failure: &QueryFailure) -> CheckLine {
-    // The RCODE shows the cause. For example, without a snapshot file, cluster names are REFUSED
-    // until the first lists from the API server are complete.
+    // The RCODE selects the section of docs/troubleshooting.md. For example, kubedns answers
+    // REFUSED to queries for cluster names until its records are loaded.
     let section = match failure.rcode {
         Some(ResponseCode::Refused) => "not-synced",
         Some(ResponseCode::ServFail) => "servfail",

@@ -107,8 +107,8 @@ async fn check_probe(sidecar: &str, probe: &ProbeStatus) -> CheckLine {
         )
 }
 
-/// Checks that the nanny answers, if the sidecar reads the nanny's status. Adds no line if the
-/// sidecar already has a finding about the missing report.
+/// Checks that the nanny answers, if the sidecar reads the nanny's status. A missing report of the
+/// nanny adds no line if the sidecar has a finding about any missing report.
 fn check_nanny(status: &SidecarStatus) -> Option<CheckLine> {
     let report = &status.nanny;
     if report.source.is_empty() {
@@ -192,13 +192,13 @@ async fn check_upstreams(options: &Options, status: &SidecarStatus) -> Vec<Check
     checks
 }
 
-/// Whether an upstream forwards queries back to the pod; `None` if the report of kubedns or of the
-/// nanny is missing.
+/// Whether an upstream forwards queries back to the pod; `None` if the report of kubedns is
+/// missing, or if the sidecar reads the nanny's status but gets no report.
 fn has_loop(status: &SidecarStatus) -> Option<bool> {
     let of_kubedns = status.kubedns.known.as_ref()?.forward_loops > 0.0;
     let of_dnsmasq = match &status.nanny.known {
         Some(nanny) => !nanny.routes.loops.is_empty(),
-        // A pod without dnsmasq has no nanny.
+        // The sidecar reads no status of a nanny, for example in a pod without dnsmasq.
         None if status.nanny.source.is_empty() => false,
         None => return None,
     };

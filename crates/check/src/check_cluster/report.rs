@@ -15,11 +15,11 @@ pub(super) enum CheckOutcome {
     /// The checked part works, but needs attention.
     Warning,
     Failed,
-    /// The check was not possible, or does not apply to this pod.
+    /// The check was not possible, or does not apply.
     Skipped,
 }
 
-/// A line of the report, with details below.
+/// A line of the report, and the detail and the advice below it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct CheckLine {
     pub(super) group: &'static str,
@@ -144,7 +144,7 @@ pub(super) fn render_text(checks: &[CheckLine]) -> String {
     text
 }
 
-/// Writes the line of a check, and its details below.
+/// Writes the line of a check, and below it the detail and the advice.
 fn write_check(text: &mut String, check: &CheckLine) {
     let _ = writeln!(text, "{} {}", check.mark(), without_controls(&check.text));
 

@@ -166,7 +166,8 @@ fn add_process(block: &mut Block, flags: &KubednsFlags, config: &Config) {
     }
 }
 
-/// Adds the address on which the server listens. Every block with the same port needs this line.
+/// Adds the line `bind`, unless kubedns listens on all addresses. In a Corefile, each server block
+/// needs a line `bind` of its own.
 fn add_bind(block: &mut Block, flags: &KubednsFlags) {
     let address = flags.value("dns-bind-address");
     if let Some(address) = address.filter(|address| !matches!(*address, "0.0.0.0" | "::")) {
@@ -174,7 +175,8 @@ fn add_bind(block: &mut Block, flags: &KubednsFlags) {
     }
 }
 
-/// Adds the plugin `kubernetes`, and the plugins that need it in the same block.
+/// Adds the plugin `kubernetes`, and the plugins for autopath, zone transfers and external zones,
+/// which work only in the same block.
 fn add_kubernetes(block: &mut Block, flags: &KubednsFlags, domains: &[&str], ttl: u64) {
     if flags.is_set("autopath") {
         block.add("autopath @kubernetes");
@@ -233,7 +235,7 @@ fn record_options(flags: &KubednsFlags) -> Vec<String> {
     }
 
     let pods = match flags.value("pods") {
-        // `autopath` looks up the search list of a pod by the pod's address.
+        // `autopath` needs `verified`, because it finds a client's pod by the client's address.
         _ if flags.is_set("autopath") => "verified",
         Some(mode @ ("disabled" | "verified")) => mode,
         _ => "insecure",
@@ -308,8 +310,9 @@ fn address_of_peer(peer: &str) -> &str {
     }
 }
 
-/// Adds the cache. It replaces the cache of kubedns, or the cache of dnsmasq in a pod with dnsmasq.
-/// As in kubedns, names of the cluster are not cached.
+/// Adds the plugin `cache`, which replaces the cache of kubedns or dnsmasq. With
+/// `--topology=alone`, adds the plugin only if `--cache-size`, `--serve-stale` or `--autopath`
+/// turns on the cache of kubedns. Names of the cluster are not cached, as in the cache of kubedns.
 fn add_cache(block: &mut Block, flags: &KubednsFlags, domains: &[&str]) {
     let size = flags.value("cache-size").filter(|size| *size != "0");
     let stale = flags.value("serve-stale").filter(|time| *time != "0s");

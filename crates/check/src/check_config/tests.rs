@@ -69,8 +69,8 @@ fn each_mistake_has_a_line() {
     }
 }
 
-/// A `ConfigMap` that was made from files: a file that is not UTF-8 is in `binaryData`. The second
-/// field of each row is the whole output.
+/// If a `ConfigMap` is made from files, the files that are not UTF-8 are in `binaryData`. The
+/// second field of each row is the whole output.
 #[test]
 fn binary_data_is_checked() {
     let directory = tempfile::tempdir().unwrap();

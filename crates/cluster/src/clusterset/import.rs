@@ -72,8 +72,8 @@ struct CollectedEndpoints {
 }
 
 impl ImportNode {
-    /// Builds the records. `None` for a headless import if no endpoint has records, as in CoreDNS,
-    /// and for any other import if its name is not a label.
+    /// Builds the records. Returns `None` for a headless import if no endpoint has records, as in
+    /// CoreDNS. Returns `None` for any other import if the import's name is not a label.
     pub(super) fn build<'o>(
         import: &Service,
         slices: impl Iterator<Item = &'o ImportedSlice>,

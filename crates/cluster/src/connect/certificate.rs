@@ -79,7 +79,6 @@ impl PemPair {
 struct LoadedKey {
     /// `None` until a plugin has provided a certificate.
     key: Option<Arc<CertifiedKey>>,
-    /// The time of the last attempt to load the certificate.
     loaded: Instant,
 }
 

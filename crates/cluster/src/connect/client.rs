@@ -64,7 +64,7 @@ pub(super) enum BuildError {
 /// runtime.
 pub(super) fn build_client(mut config: Config) -> Result<Client, BuildError> {
     // The credentials are removed from the configuration before kube gets it. kube would read a
-    // client certificate only once, and would wait for plugins without a timeout.
+    // client certificate only once, and would wait for credential plugins without a timeout.
     let credentials = Credentials::take(&mut config.auth_info)?;
     let user_agent = HeaderValue::try_from(user_agent());
     config
@@ -110,7 +110,8 @@ fn tcp_connector() -> HttpConnector {
     connector.enforce_http(false);
     connector.set_nodelay(true);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    // A dead peer is detected after 50 seconds: 20 idle, then three probes 10 seconds apart.
+    // A dead peer of an idle connection is detected after 50 seconds: 20 seconds without data, then
+    // 10 seconds for each of three probes.
     connector.set_keepalive(Some(KEEPALIVE));
     connector.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
     connector.set_keepalive_retries(Some(KEEPALIVE_RETRIES));

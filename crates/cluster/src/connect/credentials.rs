@@ -88,9 +88,9 @@ impl Credentials {
                 }
             }
             (None, Some(plugin)) if user.token.is_none() => {
-                // The TLS configuration is built once, before the plugin has run. The
-                // configuration therefore contains an empty `ClientCertificate`, which is filled
-                // with the plugin's certificate later.
+                // The TLS configuration is built once, before the plugin runs. The configuration
+                // therefore contains a `ClientCertificate` that may be empty at first. The
+                // certificate of the plugin, if any, is stored there later.
                 let given = certificate.get_or_insert_with(|| Arc::new(ClientCertificate::none()));
                 TokenSource::Plugin(Box::new(Plugin::new(plugin, Arc::clone(given))))
             }
@@ -108,8 +108,8 @@ impl Credentials {
         self.certificate.clone()
     }
 
-    /// Adds the token or password, if any, to a request. Also refreshes the client certificate, for
-    /// a new TLS handshake.
+    /// Adds the token or password, if any, to a request. Also refreshes the client certificate,
+    /// which the next TLS handshake uses.
     pub(super) async fn authorize(
         &self,
         mut request: Request<Body>,

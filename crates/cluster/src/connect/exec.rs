@@ -18,8 +18,8 @@ use super::certificate::{ClientCertificate, IdentityError};
 use process::RunError;
 
 /// Timeout of a plugin, shorter than the timeout of a request.
-// Differs from kube-dns: client-go has no such timeout. There, a hanging plugin blocks all
-// requests.
+// Differs from kube-dns, in which a hanging plugin blocks all requests: client-go has no such
+// timeout.
 const LIMIT: Duration = Duration::from_secs(20);
 /// Pause before a failed plugin is run again.
 const PAUSE: Duration = Duration::from_secs(5);

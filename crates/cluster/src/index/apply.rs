@@ -22,7 +22,7 @@ impl Index {
             Event::OwnNode(change) => self.apply_own_node(change),
             Event::Namespace(change) if self.selects_namespaces() => self.apply_namespace(change),
             Event::Pod(change) if self.options.pods.watches_pods() => self.apply_pod(change),
-            // Unless an option needs Namespaces or Pods, no record depends on them.
+            // Namespaces and Pods have no effect unless an option needs them.
             Event::Namespace(_) | Event::Pod(_) => {}
             Event::ServiceImport(change) => self.change_clusterset(|set| set.apply_import(change)),
             Event::ImportedSlice(change) => self.change_clusterset(|set| set.apply_slice(change)),
@@ -293,8 +293,8 @@ impl Index {
 
     /// Switches to Endpoints after slices have become unreadable. The last slices stay in use
     /// instead if [`ObjectStore::service_with_lacking_endpoints`] finds a Service whose Endpoints
-    /// lack addresses. Endpoints lack addresses, for example, if another controller writes the
-    /// slices, or if the Service has two IP families.
+    /// lack addresses of its slices. Endpoints lack addresses, for example, if another controller
+    /// writes the slices, or if the Service has two IP families.
     fn fall_back_to_endpoints(&mut self) {
         let records = &self.options.records;
         let lacking = self

@@ -1,4 +1,5 @@
-//! A copy-on-write collection of the Services, Endpoints and slices, grouped by Service.
+//! A copy-on-write collection of the Services, Endpoints and EndpointSlices ("slices"), grouped by
+//! Service.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -67,8 +68,8 @@ impl<'o> PackedObjects<'o> {
         std::iter::from_fn(move || unpack_octets(&mut self.slices))
     }
 
-    /// The slices with `new` in place of the slice named `name`, or without this slice if `new` is
-    /// `None`.
+    /// The packed slices except the one with the packed name `name`, followed by `new` if it is
+    /// given.
     fn slices_with(self, name: &[u8], new: Option<&[u8]>) -> Vec<u8> {
         // A packed name contains its length, so it is never a prefix of another packed name.
         let others = self
@@ -124,7 +125,7 @@ impl<'o> PackedObjects<'o> {
             .filter_map(|slice| unpack_object(key, slice))
     }
 
-    /// Whether Endpoints lack addresses of the slices. One of these conditions must hold:
+    /// Whether Endpoints lack addresses of the slices. True in each of these cases:
     /// - The Endpoints object is truncated.
     /// - The Endpoints object is missing, and the slices have addresses.
     /// - The slices have addresses of an IP family, and the Endpoints object has only addresses of

@@ -139,8 +139,7 @@ fn cluster_ip_count(service: &Service) -> usize {
     }
 }
 
-/// A slice is stored under the key of its Service. Most slice names begin with the name of the
-/// Service, see [`pack_name`].
+/// Most slice names begin with the name of the Service, see [`pack_name`].
 impl PackKeyed for EndpointSlice {
     fn pack(&self, to: &mut Vec<u8>) {
         pack_name(&self.key.name, &self.service, to);
@@ -288,8 +287,8 @@ impl Pack for SliceEndpoint {
         let mut flags = condition_bits(self.ready)
             | condition_bits(self.serving) << 2
             | condition_bits(self.terminating) << 4;
-        // Zones and hints are read only with some command-line flags. If both are unknown, they
-        // take no octet.
+        // Without certain flags of the command line, zones and hints are unknown. If both are
+        // unknown, they take no octet.
         if !self.places.are_unknown() {
             flags |= HAS_PLACES;
         }

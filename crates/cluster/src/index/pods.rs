@@ -39,7 +39,8 @@ pub(super) struct PodIndex {
     relist: RelistTracker<PodId>,
     /// Whether `namespaces` may have changed since the last [`PodIndex::take_changed`].
     changed: bool,
-    /// For each address, the namespaces of the pods with that address.
+    /// For each address, the namespaces of the pods with that address. Addresses from a snapshot
+    /// file are included until the first list replaces them.
     namespaces: Map<IpAddr, Arc<[SmolStr]>>,
     /// For each address and namespace with several pods, the number of these pods minus one. Pods
     /// on the host network share the address of their node. An address from a snapshot file counts
@@ -115,9 +116,9 @@ impl PodIndex {
         self.relist.begin(known);
     }
 
-    /// Ends the list of one namespace, and removes its pods that the list did not contain. Only the
-    /// first list ends namespace by namespace, so the namespace's addresses from the snapshot file
-    /// are dropped, too.
+    /// Ends the list of one namespace, and removes the pods of this namespace that the list did not
+    /// contain. `RelistDoneIn` comes only after the first list of a namespace. That list replaces
+    /// the namespace's addresses from the snapshot file, so they are dropped, too.
     fn finish_list_in(&mut self, namespace: &SmolStr) -> bool {
         for id in self.relist.finish_part(|id| id.namespace == *namespace) {
             self.replace_addresses(id, OneOrMany::default());

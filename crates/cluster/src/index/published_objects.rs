@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_without_records_are_published() {
+    fn endpoints_that_change_no_record_are_published() {
         let mut index = synced([service(), endpoints("10.244.0.1")]);
         let published = index.published_objects();
         index.apply(endpoints("10.244.0.2"));

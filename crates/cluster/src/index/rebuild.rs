@@ -102,7 +102,7 @@ impl Index {
             Arc::new(node)
         });
         let before = self.external.services.entry(&[&key.namespace], &key.name);
-        // A change of a Service that keeps its external records must not replace the external zone.
+        // The external zone must not be replaced if only other records of the Service change.
         self.external.changed |= node.as_ref() != before;
         put_entry(&mut self.external.services, key, node);
     }

@@ -90,8 +90,8 @@ pub enum Event {
     /// Endpoints are sent again, they begin with a list.
     EndpointsFrom(EndpointsSource),
     /// Slices are used but can no longer be read. The index switches to Endpoints, unless the
-    /// Endpoints of a Service lack addresses of its slices. Services whose records do not depend on
-    /// their endpoints are ignored.
+    /// Endpoints of a Service lack addresses of its slices. This check leaves out Services whose
+    /// records do not depend on their endpoints.
     EndpointsInsteadOfSlices,
 }
 

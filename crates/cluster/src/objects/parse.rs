@@ -337,9 +337,9 @@ impl FromApi for EndpointSlice {
     }
 }
 
-/// Endpoints or a slice in which the pod's name replaces a missing hostname
-/// (`--endpoint-names=pod`). The names are read only for this type, because each name costs an
-/// allocation.
+/// Endpoints or a slice in which the pod's name, if it is a valid label, replaces a missing
+/// hostname (`--endpoint-names=pod`). The names are read only for this type, because each name
+/// costs an allocation.
 #[derive(Debug)]
 pub struct PodNamed<T>(pub T);
 

@@ -46,7 +46,8 @@ impl ServiceEndpoints {
         groups.iter().any(|group| !group.members.is_empty())
     }
 
-    /// The ready addresses, or all addresses if `not_ready_too` is true, grouped by their ports.
+    /// The ready addresses, or all addresses if `not_ready_too` is true. Each subset or slice is
+    /// one group.
     pub fn groups(&self, not_ready_too: bool) -> Vec<EndpointGroup<'_>> {
         match self {
             Self::None => Vec::new(),

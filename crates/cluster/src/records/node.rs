@@ -34,7 +34,7 @@ pub struct ServiceNode {
     /// Whether the targets of SRV records are the names of the members, instead of the Service's
     /// own name.
     pub headless: bool,
-    /// The number of preferred members: all members, unless answers leave out some members. The
+    /// The number of preferred members. Without `--prefer-zone`, all members are preferred. The
     /// answer for the Service's own name contains only the preferred members.
     pub preferred_count: u32,
     /// Members with unique labels. The preferred members come first, followed by the others. Both
@@ -117,8 +117,8 @@ impl ServiceNode {
         found
     }
 
-    /// The positions of the members with this label. Without a label, the positions of the members
-    /// in the answer for the name of the Service or of the port.
+    /// The positions of the members that `label` matches; without a label, see
+    /// [`Self::preferred_positions`].
     fn matching_positions(
         &self,
         label: Option<&str>,
@@ -132,9 +132,9 @@ impl ServiceNode {
         }
     }
 
-    /// The positions of the members in the answer for the Service's name or for a port's name.
-    /// These are the preferred members, or all members if too few preferred members have the port.
-    /// The positions may include members without the port, which [`Self::visit_entries`] skips.
+    /// The positions to visit at the Service's name or at a port's name: those of the preferred
+    /// members, or of all members if too few preferred members have the port. The positions may
+    /// include members without the port, which [`Self::visit_entries`] skips.
     fn preferred_positions(&self, port: Option<&PortRecords>) -> Range<usize> {
         let members = port.and_then(|port| port.members.as_deref());
         let members = members.unwrap_or_default();
@@ -243,7 +243,7 @@ impl ServiceNode {
         let mut last = None;
         for port in self.ports.iter() {
             let [protocol, name] = &port.path;
-            // Ports with the same name and different numbers are adjacent.
+            // Ports with the same `path` and different numbers are adjacent.
             if last.replace(&port.path) != Some(&port.path) {
                 visit(&[protocol, name]);
             }
@@ -298,8 +298,8 @@ fn is_safe_count(preferred: usize, all: usize) -> bool {
     preferred >= SAFE_COUNT.min(all)
 }
 
-/// Whether answers may leave out the addresses without a hint for `node`. In each IP family that
-/// has addresses, at least one ready address must have the hint, as for kube-proxy (KEP-3015).
+/// Whether answers may leave out the addresses without a hint for `node` (KEP-3015). In each IP
+/// family that has addresses, at least one ready address must have the hint.
 pub(super) fn has_hint_for_node(node: &str, groups: &[EndpointGroup<'_>]) -> bool {
     let mut has_hint = [false; 2];
     let mut has_address = [false; 2];

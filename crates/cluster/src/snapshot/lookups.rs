@@ -1,4 +1,4 @@
-//! Look-ups of names in a snapshot: Services, aliases, pods and federated names.
+//! Look-ups of names in a snapshot: Services, pods and federated names.
 
 use std::any::Any;
 use std::borrow::Cow;

@@ -41,7 +41,8 @@ impl Snapshot {
             return;
         };
 
-        // A name of a pod exists only while its namespace is served.
+        // The name of a pod exists only while its namespace is served. So no name is skipped if the
+        // snapshots serve different namespaces.
         let comparable = other.filter(|other| self.serves_like(other));
         let Some(PodNames::Verified(others)) = comparable.map(|other| &other.pods) else {
             for (address, namespaces) in pods {

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Whether a label is valid as the namespace or the address of a pod name. Wildcards are invalid.
-/// Labels with a dot are invalid, because kube-dns splits names at every dot.
+/// Whether a label may be the namespace or the address in a pod name. The label must not be a
+/// wildcard. It must not contain a dot, because kube-dns splits names at every dot.
 pub(super) fn may_be_pod(label: &str) -> bool {
     label != treecache::ANY && !label.contains('.')
 }

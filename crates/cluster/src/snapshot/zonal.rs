@@ -7,8 +7,8 @@ use super::Snapshot;
 use crate::records::{ZonalName, is_above_zonal_names};
 
 impl Snapshot {
-    /// Looks up a zonal name; `None` if `path` is not a zonal name, or if no headless Service has
-    /// it. A label `*` in `path` is not a wildcard.
+    /// Looks up a zonal name. `None` if `path` is not a zonal name, or if the Service in `path` has
+    /// no zonal names. A label `*` in `path` is not a wildcard.
     pub(super) fn find_zonal<'v>(
         &'v self,
         path: &[&str],

@@ -143,7 +143,8 @@ impl EndpointsFeed {
         let mut feed = self.start_source(source, &dispensable, stop);
 
         let is_listed = feed.state.wait_for(|state| state.listed).await.is_ok();
-        // If the list is not complete, the feed was stopped.
+        // If the list is not complete, the feed has ended: it was stopped, or the receiver of the
+        // events is gone.
         if is_listed {
             self.put_in_force(source).await?;
         }
@@ -288,7 +289,7 @@ impl EndpointsFeed {
                 let feed = self
                     .slices_feed()
                     .dispensable_while(&dispensable.subscribe());
-                // If only slices may be used, their refusal is an error.
+                // With `Auto`, Endpoints can replace slices, so slices are optional.
                 if self.choice == EndpointsChoice::Auto {
                     feed.optional()
                 } else {
@@ -398,7 +399,7 @@ impl SourceSelection {
         self.proposed = false;
     }
 
-    /// Notes that Endpoints have been listed. From then on, slices get another [`HEAD_START`].
+    /// Notes that Endpoints have been listed. Stores the time of the first call.
     fn note_endpoints_listed(&mut self) {
         self.endpoints_listed.get_or_insert_with(Instant::now);
     }

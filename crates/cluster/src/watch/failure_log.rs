@@ -8,8 +8,8 @@
 //! feed has recovered.
 //!
 //! Failures that concern only one collection are logged when they begin, when their reason changes,
-//! when a refusal turns out to last, every five minutes, and when they end. An ongoing refusal of a
-//! dispensable collection is not logged every five minutes.
+//! when a refusal becomes an error (see `log_own_failure`), every five minutes, and when they end.
+//! An ongoing refusal of a dispensable collection is not logged every five minutes.
 //!
 //! All other failed attempts are logged at debug level.
 //!
@@ -90,7 +90,7 @@ struct OngoingOutage {
     failing_feeds: usize,
     /// The kinds of the feeds that have failed.
     kinds: BTreeSet<&'static str>,
-    /// Whether rejected credentials have been logged during this outage.
+    /// Whether rejected or missing credentials have been logged during this outage.
     unauthorized_logged: bool,
     /// Whether any feed has recovered.
     has_recovered_feed: bool,
@@ -262,7 +262,7 @@ impl FailureLog {
     ) {
         let is_refused = matches!(failure, RequestFailure::Refused(_));
         let is_dispensable = is_refused && refusal.dispensable;
-        // A collection that was read before will most likely be readable again, so a refusal is an
+        // A refusal of a collection that was read before is most likely brief, so the refusal is an
         // error only if it lasts.
         let is_error = is_refused && !is_dispensable && (refusal.lasting || !refusal.known);
 

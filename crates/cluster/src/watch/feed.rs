@@ -237,8 +237,8 @@ impl<E: Send + 'static> CollectionFeed<E> {
 
     /// Runs one watch, from its request to its end.
     async fn run_watch(&mut self, watching: &mut WatchPosition) -> Result<(), AttemptEnd> {
-        // `check_history` runs before each watch, except directly after a list, and after a watch
-        // that ended on time.
+        // `check_history` runs before each watch, unless the watch directly follows a list, or
+        // another watch that ended on time.
         if std::mem::replace(&mut watching.must_check_history, true) {
             self.check_history(&mut watching.history).await?;
         }

@@ -219,7 +219,7 @@ impl WatchPosition {
 /// The end of a watch without a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WatchEnd {
-    /// The watch ended after the requested time, with events or bookmarks.
+    /// The watch ended at about the requested time, with events or bookmarks.
     OnTime,
     /// The watch ended early. The API server may be shutting down, and may return with a wiped or
     /// restored database.

@@ -67,8 +67,7 @@ impl ListExtent {
     }
 }
 
-/// Objects of a kind: all objects, the objects of a namespace, the objects that match selectors, or
-/// a single object by name.
+/// The objects of a kind, in all namespaces or in one namespace. Selectors may limit the objects.
 #[derive(Debug, Clone)]
 pub struct Collection {
     kind: Kind,

@@ -1,6 +1,6 @@
-//! Readers of the API server's responses. The events of a watch, and the objects of a list in
-//! protobuf, are read while the response arrives. Each page of a list in JSON is read as a whole.
-//! Every wait and every size has a bound.
+//! Readers of the API server's responses. The events of a watch, and the objects of a protobuf
+//! list, are read while the response arrives. Each page of a JSON list is read as a whole. Every
+//! wait and every size has a bound.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -110,7 +110,8 @@ impl GzipBody {
         Ok(self.take_unpacked())
     }
 
-    /// The rest of the decompressed octets, after the end of the body.
+    /// Ends the decompression after the last octet of the body. Returns the remaining decompressed
+    /// octets.
     fn finish(&mut self) -> Result<Bytes, RequestFailure> {
         self.decoder
             .try_finish()

@@ -93,9 +93,9 @@ async fn renewed_client_certificate_is_read_again() {
     feed.until(|mirror| mirror.lists == 1).await;
 }
 
-/// The kubeconfig first names a proxy that rejects the certificate with the alert
-/// `CertificateExpired`. Before the feed starts, the kubeconfig is changed to name a proxy that
-/// accepts the certificate.
+/// The server in the kubeconfig is first a TLS proxy that rejects the certificate with the alert
+/// `CertificateExpired`. Before the feed starts, the server is changed to a TLS proxy that accepts
+/// the certificate.
 #[tokio::test]
 async fn kubeconfig_is_read_again_after_expired_certificate() {
     let server = RunningApiServer::empty();

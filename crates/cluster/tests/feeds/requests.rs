@@ -312,7 +312,7 @@ async fn stable_watch_resets_the_list_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn quiet_watch_is_renewed_silently() {
+async fn quiet_watch_is_renewed_without_failure() {
     let stub = ScriptedServer::new(|asked| Some(empty_cluster(asked)));
     let mut feed = start(&stub);
     feed.until(|mirror| mirror.lists == 1).await;

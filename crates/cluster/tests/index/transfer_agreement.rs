@@ -129,7 +129,7 @@ struct Fixed {
     strict: bool,
     ttl: Option<u32>,
     verified: bool,
-    /// Whether a zone from etcd is inside the cluster's zone.
+    /// Whether there is a second zone from etcd, inside the cluster's zone.
     nested: bool,
     fallthrough: bool,
 }
@@ -578,8 +578,8 @@ impl<'a> CheckedName<'a> {
     fn check_without_alias(&self) -> Result<(), TestCaseError> {
         let copy = self.copy;
         let is_dangling = copy.iter().all(|record| record.1 == rtype::CNAME) && !copy.is_empty();
-        // If the target of an alias has no addresses, the engine answers NODATA, as SkyDNS does. A
-        // transfer has the alias nevertheless.
+        // In a zone in SkyDNS style, address queries for an alias get NODATA if its target has no
+        // addresses. A transfer has the alias nevertheless.
         let is_listed = is_dangling && is_answered_by_skydns(self.view, self.owner);
         prop_assert!(
             *copy == self.others || is_listed,
@@ -797,7 +797,7 @@ fn assert_transferred(what: &str, edit: &Edit, owner: &str, rtype: u16) {
 }
 
 #[test]
-fn edited_record_is_transferred() {
+fn added_record_is_transferred() {
     use wire::rtype::{A, CNAME, NS, SRV};
 
     let hostname = || ExternalAddress::Name("lb.example".into());
@@ -845,7 +845,7 @@ fn edited_record_is_transferred() {
 /// If an alias of the configuration has the name of a Service, the alias hides the records of this
 /// name, and those of the port names below it.
 #[test]
-fn stored_port_below_alias_is_not_transferred() {
+fn port_name_hidden_by_alias_is_not_transferred() {
     let port = "_http._tcp.x.a.k8s.example.";
     let zone = name("k8s.example");
     for (what, target) in [

@@ -1,6 +1,6 @@
 //! Tests of command lines. A command line has the same meaning as for the Go binaries, except that
-//! some words that are neither flags nor values are rejected. The tests also compare the texts of
-//! errors and of the help.
+//! some stray words (words that are neither flags nor values) are rejected. The tests also compare
+//! the texts of errors and of the help.
 
 use clap::Parser;
 use testkit::table;
@@ -114,7 +114,7 @@ fn all_spellings_of_verbosity_are_parsed() {
 }
 
 #[test]
-fn old_logging_flags_are_accepted() {
+fn logging_flags_are_accepted() {
     let words = [
         "-logtostderr",
         "--logtostderr=true",
@@ -277,7 +277,7 @@ fn go_help_has_layout_of_go() {
         .strip_prefix("$ dnsmasq-nanny --help\n--- stderr\n")
         .unwrap();
     let captured = captured.strip_suffix("--- exit status 0\n").unwrap();
-    // The recorded help lacks these flags, each of which has two lines.
+    // The recorded help lacks these flags. Each of them has two lines in our help.
     let mut lines: Vec<&str> = exit.stderr.lines().collect();
     for new in [
         "  -log-flush-frequency duration",
@@ -336,8 +336,7 @@ fn parse_program_ignores_stray_words_after_first_word() {
     assert_eq!(nanny.options.rest, ["-k", "tap"]);
     assert_eq!(nanny.ignored, ["false", "-no-such-flag"]);
 
-    // A command line that begins with a word instead of a flag is an error, because the word may be
-    // a misspelt subcommand. An empty word is ignored.
+    // A stray first word is rejected, unless it is empty: the word may be a misspelt subcommand.
     let words = argv(&["dnsmasq", "--", "-k"]);
     let exit =
         parse_program::<Passing>("dnsmasq-nanny", Style::Go, &["tap", "top"], words).unwrap_err();

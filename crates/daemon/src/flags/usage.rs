@@ -28,7 +28,7 @@ pub(super) fn render(command: &Command, program: &str, style: Style) -> String {
     args.sort_by_key(|arg| arg.get_long());
 
     let mut rows: Vec<HelpRow> = args.into_iter().map(HelpRow::new).collect();
-    // The flag `--version` is not declared in clap, because the module `words` reads it.
+    // The module `words` reads `--version`, unless the program itself declares this flag.
     if !rows.iter().any(|row| row.name == "version") {
         let at = rows.partition_point(|row| row.name.as_str() < "version");
         rows.insert(at, HelpRow::version(style));
@@ -48,7 +48,7 @@ pub(super) fn render(command: &Command, program: &str, style: Style) -> String {
 struct HelpRow {
     name: String,
     short: Option<char>,
-    /// The type's name; empty for booleans.
+    /// The type's name. Empty if the value is optional, except for `--version` in pflag's style.
     kind: String,
     help: String,
     /// The default value as printed; empty if none is printed.

@@ -9,7 +9,7 @@ use thiserror::Error;
 /// An invalid value. The error text is Go's, or has the form of Go's texts.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ValueError {
-    /// The value is not a number.
+    /// The value is not an integer.
     #[error("strconv.{function}: parsing {}: invalid syntax", quote(text))]
     Syntax {
         /// The Go function that the message names.
@@ -31,7 +31,7 @@ pub enum ValueError {
         /// The given value.
         text: String,
     },
-    /// The value is not a duration.
+    /// The value is not a valid duration.
     #[error("time: {reason} {}", quote(text))]
     Duration {
         /// The description of the mistake. In the message, it comes before the quoted text.
@@ -56,7 +56,6 @@ impl ValueError {
         }
     }
 
-    /// The error for a duration. In the message, `reason` comes before the quoted text.
     fn duration(reason: impl Into<String>, text: &str) -> Self {
         Self::Duration {
             reason: reason.into(),
@@ -98,7 +97,7 @@ fn split_sign(text: &str) -> (bool, &str) {
     }
 }
 
-/// Parses a plain decimal integer as Go's `strconv.Atoi` does: only a sign and digits.
+/// Parses a plain decimal integer as Go's `strconv.Atoi` does: digits, with an optional sign.
 pub fn atoi(text: &str) -> Result<i64, ValueError> {
     plain_number("Atoi", text)
 }
@@ -216,7 +215,7 @@ impl FromStr for SignedDuration {
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let (negative, mut rest) = split_sign(text);
-        // Only zero needs no unit.
+        // Only `0` needs no unit.
         if rest == "0" {
             return Ok(Self {
                 negative,
@@ -361,8 +360,7 @@ pub fn quote(text: &str) -> String {
                 let _ = write!(out, "\\x{:02x}", u32::from(c));
             }
             '\'' => out.push(c),
-            // Rust escapes characters that cannot be printed, such as those that change the
-            // direction of the text. It also escapes combining characters.
+            // `escape_debug` escapes characters that cannot be printed, and combining characters.
             c if c.escape_debug().len() > 1 => {
                 let code = u32::from(c);
                 let _ = if code > 0xffff {

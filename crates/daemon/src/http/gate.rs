@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn only_loopback_clients_pass() {
+    fn only_127_0_0_1_and_ipv6_loopback_pass() {
         for (client, expected) in [
             ("127.0.0.1:40000", Ok(())),
             ("[::1]:40000", Ok(())),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_and_localhost_pass() {
+    fn host_must_be_one_address_or_localhost() {
         for host in [
             "127.0.0.1",
             "127.0.0.1:8081",

@@ -38,8 +38,8 @@ pub fn json<T: Serialize>(status: StatusCode, value: &T) -> WarpResponse {
     }
 }
 
-/// Escapes characters that a browser might interpret as markup. In JSON, these characters only
-/// occur within strings.
+/// Escapes five characters, as Go's `encoding/json` does, because a browser might interpret them as
+/// markup or as the end of a line. In JSON, these characters only occur within strings.
 fn escape_html(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -70,7 +70,7 @@ pub fn plain_error(status: StatusCode, body: impl Into<String>) -> WarpResponse 
     response
 }
 
-/// The response to a request that the filters rejected.
+/// The response to a request that the filters of `warp` rejected.
 #[allow(clippy::unused_async, reason = "warp's recover wants a future")]
 pub(super) async fn rejected(
     rejection: warp::Rejection,

@@ -107,7 +107,8 @@ impl LineLimiter {
 }
 
 impl CallSite {
-    /// Adds a token for each whole [`TOKEN_INTERVAL`] that has passed, up to a burst.
+    /// Adds a token for each whole [`TOKEN_INTERVAL`] that has passed. The site has at most
+    /// [`BURST`] tokens.
     fn earn_tokens(&mut self, now: Instant) {
         let intervals =
             now.saturating_duration_since(self.earned_until).as_secs() / TOKEN_INTERVAL.as_secs();

@@ -21,8 +21,8 @@ impl Write for LogBuffer {
     }
 }
 
-/// The lines written while `act` runs. Of each line, only the letter of the level and the message
-/// remain.
+/// The lines written while `act` runs. Of each line, only the letter of the level, the message and
+/// the fields remain.
 fn written(flags: &LogFlags, act: impl FnOnce()) -> Vec<String> {
     let buffer = LogBuffer::default();
     let writer = buffer.clone();

@@ -7,8 +7,8 @@ use std::str::FromStr;
 /// The first or the second part of metric names, from a flag or an environment variable.
 ///
 /// As in kube-dns, any text is accepted, and each character that the text format of Prometheus does
-/// not allow is replaced with `_`. Differs from kube-dns: a scraper that asks for UTF-8 names does
-/// not get them.
+/// not allow is replaced with `_`. Differs from kube-dns: the characters are replaced even for a
+/// scraper that accepts UTF-8 names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePrefix {
     given: String,

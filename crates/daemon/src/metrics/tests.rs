@@ -25,7 +25,7 @@ fn metrics_are_rendered_in_text_format() {
 }
 
 #[test]
-fn metrics_of_prometheus_client_for_go_are_exported() {
+fn process_and_promhttp_metrics_are_exported() {
     let text = Metrics::new("test").unwrap().render().unwrap();
     let value = |name: &str| -> f64 {
         let line = text
@@ -35,7 +35,8 @@ fn metrics_of_prometheus_client_for_go_are_exported() {
             .parse()
             .unwrap()
     };
-    // The metrics of the Prometheus client for Go, as recorded from kube-dns.
+    // The names and types of the `process_*` and `promhttp_*` metrics, as recorded from kube-dns.
+    // kube-dns also has `go_*` metrics, which our binaries do not export.
     let captured = "\
         process_cpu_seconds_total counter\nprocess_max_fds gauge\nprocess_network_receive_bytes_total counter\n\
         process_network_transmit_bytes_total counter\nprocess_open_fds gauge\nprocess_resident_memory_bytes gauge\n\
@@ -74,7 +75,7 @@ fn scrapes_are_counted_by_status() {
 }
 
 #[test]
-fn bad_names_are_errors() {
+fn invalid_or_taken_names_are_rejected() {
     let metrics = Metrics::new("test").unwrap();
     for name in ["", "a-b", "1a", "a b", "a\n"] {
         assert!(metrics.int_counter(name, "Help.").is_err(), "{name:?}");

@@ -2,8 +2,8 @@
 //!
 //! The standard input of the child is a socket whose other end the parent holds. Each heartbeat is
 //! one octet. The parent counts timeouts of `poll` instead of comparing times. While the node has
-//! no CPU time for the container, the child sends no heartbeats. But the parent does not run
-//! either, counts at most one timeout, and does not kill the child.
+//! no CPU time for the container, the child sends no heartbeats, but the parent does not run
+//! either. However long this lasts, the parent counts at most one timeout.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::Shutdown;

@@ -32,7 +32,7 @@ async fn early_end_stops_other_tasks() {
 }
 
 #[tokio::test]
-async fn lasting_task_may_not_end_early() {
+async fn early_end_of_lasting_task_is_failure() {
     let mut tasks = Tasks::new(CancellationToken::new());
     tasks.lasting("gives up", async {});
     let error = tasks.join(BOUND).await.unwrap_err();

@@ -51,8 +51,8 @@ pub(super) enum LookupOutcome {
         addresses: Vec<IpAddr>,
         life: Duration,
     },
-    /// Servers reported that the name does not exist or has no address, or the name is not a valid
-    /// DNS name.
+    /// For each of the names tried, a server reported that the name does not exist or has no
+    /// address, or the name is not a valid DNS name.
     Absent,
     /// No addresses were found, and for at least one of the names tried, no server gave a usable
     /// answer. Holds the reason.
@@ -82,7 +82,7 @@ impl LookupSources {
             };
         }
 
-        // If a candidate fails and none has addresses, the outcome is `Failed`. After `Absent`, the
+        // If a candidate fails and none has addresses, the outcome is `Failed`. With `Absent`, the
         // caller would discard the addresses of its previous lookup.
         let mut last = LookupOutcome::Absent;
         for candidate in search_candidates(name, resolv_conf) {
@@ -147,8 +147,8 @@ async fn query_families(server: Nameserver, name: &Name) -> Result<LookupOutcome
         }
     }
 
-    // If the query for one family failed, the name may have addresses of this family. So it must
-    // not be reported as absent.
+    // If the query for one family failed, the name may have addresses of this family. So the name
+    // must not be reported as absent.
     match failure {
         _ if !found.addresses.is_empty() => Ok(found.into_outcome()),
         None => Ok(LookupOutcome::Absent),

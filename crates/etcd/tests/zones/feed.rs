@@ -88,7 +88,7 @@ async fn outage_keeps_records_and_revision() {
         .await;
     seen.until(|tree| tree.len() == 2).await;
     let lists = seen.metric("kubedns_etcd_lists_total");
-    assert_eq!(lists, 1, "nothing may be listed again");
+    assert_eq!(lists, 1, "the zone must not be listed again");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
-//! A TCP relay in front of etcd. Closing the relay closes all its connections. The connection of a
-//! muted watch stays open. Once etcd has confirmed the watch, the relay drops all further octets
-//! that etcd sends on this connection.
+//! A TCP relay in front of etcd. Closing the relay closes all its connections. The relay can also
+//! mute watches. Once etcd has confirmed a muted watch, the relay drops all further octets that
+//! etcd sends on the connection of this watch. Muting does not close the connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ pub(crate) struct Relay {
     accepted: Arc<AtomicU64>,
     /// Watches on connections with a lower number are muted.
     muted_below: Arc<AtomicU64>,
-    /// Whether the events of watches are replaced by invalid JSON.
+    /// Whether the relay makes the events of watches invalid JSON.
     spoils_events: Arc<AtomicBool>,
     /// Number of requests for keys.
     ranges: Arc<AtomicU64>,
@@ -57,7 +57,7 @@ impl Relay {
         self.muted_below.store(u64::MAX, Ordering::SeqCst);
     }
 
-    /// Replaces the events of all watches by invalid JSON.
+    /// From now on, makes the events of watches invalid JSON.
     pub(crate) fn spoil_events(&self) {
         self.spoils_events.store(true, Ordering::SeqCst);
     }

@@ -12,7 +12,7 @@ use crate::document::{
     AnswerRecord, DnsmasqAsks, DnsmasqPath, LookupOutcome, NameKind, NameRoute, TypeAnswer,
 };
 
-/// One name of the search, with its records and route.
+/// One name, with its records and route.
 #[derive(Debug)]
 pub(crate) struct NameCandidate {
     pub(crate) name: Name,
@@ -99,7 +99,7 @@ impl NameCandidate {
         }
     }
 
-    /// The target of the name, if it is an alias without addresses.
+    /// The target of the name, if the name is an alias without addresses.
     pub(crate) fn bare_alias_target(&self) -> Option<&str> {
         bare_alias_target(&self.answers)
     }
@@ -135,7 +135,8 @@ impl NameCandidate {
             LookupOutcome::NoData | LookupOutcome::ServFail if self.records().next().is_some() => {
                 None
             }
-            // The time is that of the SOA record, which is not among the records here.
+            // dnsmasq caches a negative answer for the time of its SOA record, which is not among
+            // the records here.
             LookupOutcome::NoData | LookupOutcome::NxDomain if front.caches_negative_answers() => {
                 None
             }

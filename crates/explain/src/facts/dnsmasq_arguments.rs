@@ -36,7 +36,8 @@ const HOST_RECORD: &str = "host-record";
 /// The number of names in the cache; with 0, dnsmasq does not cache.
 const CACHE_SIZE: &str = "cache-size";
 /// In place of a domain, `#` means all names. In place of the server of a domain, `#` means the
-/// servers that are given without a domain. In place of an address, `#` means `0.0.0.0` and `::`.
+/// standard servers: those without a domain, from the options or a resolv.conf. In place of an
+/// address, `#` means `0.0.0.0` and `::`.
 const STANDARD: &str = "#";
 
 /// The options of one dnsmasq.
@@ -77,7 +78,7 @@ pub(crate) struct DomainAddresses {
 pub(crate) enum DomainDecision {
     /// dnsmasq answers NXDOMAIN, whatever servers the domain has (`--address=/DOMAIN/`).
     Denied,
-    /// dnsmasq queries the servers that are given without a domain (`--server=/DOMAIN/#`).
+    /// dnsmasq queries the standard servers, see [`STANDARD`] (`--server=/DOMAIN/#`).
     Standard,
     /// dnsmasq queries the servers of the domain. If there are none, dnsmasq answers NXDOMAIN.
     Servers,
@@ -144,8 +145,8 @@ impl DnsmasqArguments {
         Some(options)
     }
 
-    /// The addresses that `--address` gives for `name` (in lower case). Of these options, only
-    /// those for the longest domain that contains `name` apply.
+    /// The addresses that `--address` gives for `name` (in lower case). Options without an address
+    /// do not count. Of the others, those for the longest domain that contains `name` apply.
     pub(crate) fn domain_addresses(&self, name: &Name) -> Option<DomainAddresses> {
         let has_addresses =
             |option: &DnsmasqOption| option.name == ADDRESS && !option.addresses().is_empty();

@@ -30,7 +30,7 @@ pub(crate) struct DnsFront {
     /// The configuration, which the nanny passes to dnsmasq.
     pub(crate) config: Arc<Config>,
     pub(crate) topology: DnsmasqTopology,
-    /// The hosts file of the pod, which dnsmasq also reads.
+    /// The hosts file of the pod. Without the option `--no-hosts`, dnsmasq reads this file.
     pub(crate) hosts: PathBuf,
     /// The options of dnsmasq; `None` if the nanny does not report them.
     pub(crate) arguments: Option<DnsmasqArguments>,
@@ -53,7 +53,7 @@ impl DnsFront {
         arguments.is_some_and(DnsmasqArguments::cache_negative_answers)
     }
 
-    /// The records of `name` (in lower case) in the hosts file, if pods query dnsmasq.
+    /// The answer that dnsmasq gives pods for `name` (in lower case) from the hosts file, if any.
     pub(crate) fn hosts_answer(&self, name: &Name, qtype: u16) -> Option<TypeAnswer> {
         let reads_hosts = self
             .arguments
@@ -336,12 +336,11 @@ impl DnsFront {
             .max_by_key(Name::label_count)
     }
 
-    /// The longest stub domain that contains `name`, among those that have servers and are not
-    /// names in `hosts` or `aliases`.
+    /// The longest stub domain that contains `name`. Stub domains without servers are ignored, and
+    /// so are those in [`Config::own_domains`].
     fn stub_domain(&self, name: &Name) -> Option<StubDomain<'_>> {
         let mut longest: Option<StubDomain<'_>> = None;
         for (domain, servers) in &self.config.stub_domains {
-            // A name in `hosts` or `aliases` overrides a stub domain of the same name.
             let is_own_name = self.config.own_domains().any(|own| own == domain);
             if servers.is_empty() || is_own_name {
                 continue;

@@ -17,7 +17,8 @@ pub(crate) struct Evidence<'e> {
     pub(crate) front: &'e DnsFront,
     /// The objects; `None` until the first lists are complete or a snapshot file is restored.
     pub(crate) found: Option<&'e FoundObjects>,
-    /// Whether any upstream server is configured, even one that is not in use.
+    /// Whether kubedns has upstream servers for external names. Servers that are left out, such as
+    /// those of a forwarding loop, count, too.
     pub(crate) has_upstreams: bool,
     pub(crate) now: Moment,
 }

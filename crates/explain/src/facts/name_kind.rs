@@ -26,12 +26,14 @@ pub(crate) fn labels_below_domain(zone: &Zone, name: &Name) -> Option<Vec<String
     Some(labels)
 }
 
-/// The further zone (etcd, external, cluster set) that contains a name (in lower case).
+/// The further zone (of `--etcd-zone`, `--external-zone` or `--clusterset-domain`) that is
+/// responsible for a name (in lower case).
 pub(crate) fn further_zone<'s>(snapshot: &'s Snapshot, name: &Name) -> Option<&'s FurtherZone> {
     Authority::of(snapshot, name.wire()).and_then(|authority| authority.further)
 }
 
-/// The kind of a name (in lower case), whose labels below the cluster domain are `path`.
+/// The kind of a name (in lower case). `path` has the labels of the name below its cluster domain,
+/// from right to left. `path` is `None` unless the cluster's zone is responsible for the name.
 pub(crate) fn classify_name(snapshot: &Snapshot, name: &Name, path: Option<&[&str]>) -> NameKind {
     // As when kubedns answers a query, hosts and aliases of the configuration come before all
     // zones.
@@ -58,8 +60,8 @@ pub(crate) fn classify_name(snapshot: &Snapshot, name: &Name, path: Option<&[&st
     }
 }
 
-/// The Service that a name in the external zone denotes. `None` if the name denotes no Service, or
-/// if `domain` is another zone.
+/// The Service that a name in the zone of `--external-zone` denotes. `None` if the name denotes no
+/// Service, or if `domain` is another zone.
 fn external_service(snapshot: &Snapshot, domain: &Name, name: &Name) -> Option<ObjectKey> {
     if snapshot.external.as_ref() != Some(domain) {
         return None;

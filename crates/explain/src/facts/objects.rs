@@ -154,7 +154,8 @@ impl ObjectLookup {
             // ready, so addresses that are not ready are included.
             let endpoints = view.service_endpoints(&service.key);
             let members = all_members(&endpoints);
-            // An address in several subsets or slices has records if it is ready in one of them.
+            // An address may be in several subsets or slices. It counts as ready if it is ready in
+            // one of them.
             let of_address = members.iter().filter(|member| member.ip == address);
             let Some(ready) = of_address.map(|member| member.ready).max() else {
                 continue;
@@ -229,7 +230,7 @@ impl FoundService {
     }
 }
 
-/// The address with a hostname. Several addresses can have the same hostname; a ready one is
+/// The address with this hostname. Several addresses can have the same hostname; a ready one is
 /// preferred.
 fn member_with_hostname(members: &[EndpointMember<'_>], hostname: &str) -> Option<FoundMember> {
     members

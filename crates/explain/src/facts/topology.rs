@@ -23,9 +23,9 @@ impl DnsmasqTopology {
         matches!(self, Self::DropIn | Self::Cache)
     }
 
-    /// Whether upstream servers receive queries only from kubedns. kubedns then also forwards the
-    /// queries for external names that kube-dns does not forward: queries for the root, queries for
-    /// single-label names other than `localhost`, and queries of type ANY.
+    /// Whether upstream servers receive queries only from kubedns. kubedns then also forwards
+    /// queries for external names that kube-dns does not forward, such as queries of type ANY and
+    /// queries for most single-label names.
     pub fn forwards_all(self) -> bool {
         matches!(self, Self::Cache | Self::Alone)
     }

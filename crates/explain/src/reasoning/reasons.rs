@@ -35,7 +35,7 @@ pub(crate) fn reasons_for(evidence: Evidence<'_>, candidate: &NameCandidate) -> 
             None,
         ],
         LookupOutcome::Refused => [Some(refused(candidate)), None, None],
-        // kubedns does not forward names of one label, so none of its upstreams can be the reason.
+        // kubedns does not forward these names, so the notes about its upstreams do not apply.
         _ if candidate.route == NameRoute::SingleLabel => [single_label(candidate), None, None],
         LookupOutcome::Forwarded => [
             rule_for_external_name(candidate).or_else(|| without_pointer(evidence, candidate)),

@@ -325,9 +325,9 @@ fn shorter_first<'n>(a: &'n str, b: &'n str) -> (&'n str, &'n str) {
 }
 
 impl SimilarNames {
-    /// Suggests the Service's name with the reading's prefix. If this name has no answer, the
-    /// Service's name without the prefix is tried. A name that exists but fails, such as an alias
-    /// in a loop, is left out.
+    /// Suggests the Service's name with the reading's prefix. If this name has no answer, tries the
+    /// Service's name without the prefix. If that name does not exist, it goes into
+    /// [`remark`](Self::remark). A name with any other outcome is left out.
     fn add(&mut self, evidence: Evidence<'_>, similar: SimilarService<'_>, types: &[u16]) {
         let ObjectKey { namespace, name } = similar.service;
         let plain = format!("{name}.{namespace}.svc.{}", evidence.snapshot.zone.domain);

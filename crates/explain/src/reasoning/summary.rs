@@ -22,8 +22,8 @@ use crate::list::{join, join_first};
 /// Maximum number of addresses, names or other record data in one line.
 const MAX_SHOWN: usize = 4;
 
-/// The index of the candidate to explain: the first with an answer, or else the name that was most
-/// probably meant. Of several equally probable names, the first is selected.
+/// The index of the candidate to explain: the first of those with the highest rank
+/// ([`rank_candidate`]).
 pub(crate) fn most_telling(
     evidence: Evidence<'_>,
     candidates: &[NameCandidate],
@@ -98,7 +98,7 @@ pub(crate) fn summarise(candidates: &[NameCandidate], at: usize) -> AnswerSummar
 
     let text = match outcome {
         LookupOutcome::Answered => {
-            // The resolver uses the answer of an earlier name if that name exists.
+            // The resolver uses the answer to an earlier forwarded name, if there is one.
             let before = forwarded_candidates(&candidates[..at]);
             unless_forwarded_exists(describe_records(candidate).sentence, &before)
         }
@@ -111,7 +111,7 @@ pub(crate) fn summarise(candidates: &[NameCandidate], at: usize) -> AnswerSummar
         }
         _ if forwarded.is_empty() => describe_missing(candidate),
         _ => {
-            // A resolver that finds no answer here continues with the forwarded names.
+            // The resolver also queries the forwarded names, which may have an answer.
             let rest = match forwarded.as_slice() {
                 [only] => describe_only_forwarded(candidates, only),
                 several => list_in_turn(several),

@@ -46,7 +46,7 @@ fn cluster() -> Cluster {
 }
 
 #[test]
-fn transcript_of_aliases() {
+fn transcript_of_aliases_matches_output() {
     transcript::compare(&cluster(), include_str!("aliases.txt"), 13);
 }
 
@@ -61,7 +61,7 @@ fn wildcard_answer_has_at_most_one_alias_and_all_addresses() {
         ["/verdict/text"],
         &[("*.pair.svc.cluster.local. A", [both])],
     );
-    // Two headless Services have the same pods.
+    // Two headless Services have the same endpoint address.
     let answers = cluster
         .explain("*.*.pair.svc.cluster.local. A")
         .detail

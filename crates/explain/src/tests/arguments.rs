@@ -1,4 +1,4 @@
-//! The arguments of dnsmasq in explanations of forwarded names.
+//! The arguments of dnsmasq in explanations.
 
 use crate::facts::dnsmasq_arguments::DnsmasqArguments;
 
@@ -129,7 +129,7 @@ fn filters_apply_to_every_server() {
 }
 
 #[test]
-fn stock_arguments_lead_to_kubedns() {
+fn server_of_cluster_domain_is_assumed_to_be_kubedns() {
     let options = ["--server=/cluster.local/127.0.0.1#10053"];
     let path = path(&options, "web.apps.svc.cluster.local.");
     assert!(

@@ -42,8 +42,8 @@ pub(super) struct Cluster {
     pub(super) hosts: PathBuf,
     /// The options of dnsmasq, if the nanny reports them.
     pub(super) arguments: Option<DnsmasqArguments>,
-    /// Servers from dnsmasq's options, which dnsmasq queries for external names in addition to
-    /// kubedns or the servers of the configuration. The nanny reports these servers.
+    /// Servers from dnsmasq's options. For external names, dnsmasq queries them in addition to its
+    /// other upstreams. The nanny reports these servers.
     pub(super) added_servers: Vec<String>,
 }
 
@@ -173,18 +173,18 @@ impl Cluster {
         Some(survey.conclude(found.as_ref(), &self.server, NOW))
     }
 
-    /// Explains the name in the arguments `words`, separated by spaces.
+    /// Explains a name. `words` are the arguments of `kube-dns explain`, separated by spaces.
     pub(super) fn explain(&self, words: &str) -> Explanation {
         let options = command::parse_words(words.split(' ').map(Into::into)).unwrap();
         self.try_explain(&options.parameters).unwrap()
     }
 
-    /// The explanation of the name in the arguments `words`, as text.
+    /// The explanation as text. For `words` see [`explain`](Self::explain).
     pub(super) fn text(&self, words: &str) -> String {
         text::render_explanation(&self.explain(words))
     }
 
-    /// The codes of the reasons in an explanation.
+    /// The codes of the reasons in an explanation. For `words` see [`explain`](Self::explain).
     pub(super) fn reasons(&self, words: &str) -> Vec<String> {
         self.explain(words)
             .detail

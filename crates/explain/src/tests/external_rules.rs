@@ -106,9 +106,9 @@ fn path_of_denied_name_ends_at_kubedns() {
     }
 }
 
-/// With rules, or with `--topology=cache`, arguments of dnsmasq still send queries to other
-/// servers. The arguments add the server 10.0.0.9 for all names. Each row has a further argument, a
-/// name, the warning if there is one, and the path.
+/// Even if dnsmasq forwards all names to kubedns, arguments of dnsmasq may send queries to other
+/// servers. The arguments are `--server=10.0.0.9`, without a domain, and the argument of the row.
+/// Each row also has a name, the warning if there is one, and the path.
 #[test]
 fn servers_of_arguments_are_named_if_dnsmasq_asks_them() {
     let mut cluster = cluster();

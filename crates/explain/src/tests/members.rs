@@ -1,4 +1,4 @@
-//! Names of single members of a Service.
+//! Names of members of a Service: `LABEL.SERVICE.NAMESPACE.svc`.
 
 use serde_json::json;
 use testkit::objects::mk_headless;

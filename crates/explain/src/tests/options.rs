@@ -184,8 +184,8 @@ fn external_zone_route_is_shown() {
     );
 }
 
-/// A cluster with the headless Service `spread`. Three endpoints are in zone `eu-1`, and one is in
-/// `eu-2`.
+/// A cluster with the headless Service `spread`. Three endpoints are in the topology zone `eu-1`,
+/// and one is in `eu-2`.
 fn cluster_with_zones(records: RecordOptions) -> Cluster {
     let mut cluster = Cluster::with_everything_and(IndexOptions {
         records,
@@ -227,7 +227,7 @@ fn preferred_zone_limits_addresses() {
         "_http._tcp.spread.apps.svc.cluster.local. SRV",
     ];
     cluster.expect_each(REASON, &spread, ["answered", "preferred_zone", text]);
-    // Names for single zones do not exist without --zonal-names.
+    // Names for single topology zones do not exist without --zonal-names.
     let zone = ["eu-1.pin._zone.spread.apps.svc.cluster.local. A"];
     let text = "names for single zones exist only with --zonal-names";
     cluster.expect_each(REASON, &zone, ["nx_domain", "no_zonal_names", text]);

@@ -6,7 +6,7 @@ use super::cluster::{Cluster, sliced};
 
 const PROMPT: &str = "$ kube-dns explain ";
 
-/// The blocks of a file: a command line and its expected text.
+/// The blocks of a file: the arguments of each command line, and its expected output.
 fn blocks(file: &str) -> Vec<(&str, String)> {
     let mut blocks: Vec<(&str, String)> = Vec::new();
     let mut open = false;

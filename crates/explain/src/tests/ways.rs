@@ -16,7 +16,7 @@ use crate::DnsmasqTopology;
 use crate::document::{DnsmasqAsks, LookupOutcome};
 use crate::facts::dnsmasq_arguments::DnsmasqArguments;
 
-/// A cluster whose dnsmasq has stub domains below the domains of kubedns.
+/// A cluster whose dnsmasq has stub domains below `cluster.local` and `in-addr.arpa`.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::with_everything();
     cluster.add_stub_domains(&[

@@ -1,4 +1,4 @@
-//! Prints the name in detail: answers, objects, and the path of a query.
+//! Prints the details about a name: answers, objects, and the path of a query.
 
 use super::page::{TextPage, without_dot};
 use crate::document::{
@@ -52,7 +52,7 @@ fn denial_text(rcode: u16) -> &'static str {
     }
 }
 
-/// The rows of all types; a single row if all types have the same outcome without records.
+/// The rows of all types; a single row if no row is a record and all rows have the same text.
 fn answer_rows(detail: &NameDetail) -> Vec<[String; 3]> {
     let answers = &detail.answers;
     let rows: Vec<[String; 3]> = match detail.dnsmasq.denial() {
@@ -75,7 +75,8 @@ fn answer_rows(detail: &NameDetail) -> Vec<[String; 3]> {
     vec![[join(&types), first.clone(), String::new()]]
 }
 
-/// A row per record with type, data and TTL; then a row per remark, without a TTL.
+/// A row for each printed record, with type, data and TTL; then a row for each remark, without a
+/// TTL.
 fn type_rows(answer: &TypeAnswer) -> Vec<[String; 3]> {
     let qtype = &answer.qtype;
     // Without an alias, the owner of each record is the name itself.
@@ -90,7 +91,6 @@ fn type_rows(answer: &TypeAnswer) -> Vec<[String; 3]> {
         rows.push([qtype.clone(), record_text(record, is_alias), ttl]);
     }
 
-    // Remarks follow the records, in rows of the same type.
     let mut remarks = Vec::new();
     let more = (answer.records.len() + answer.more_records).saturating_sub(MAX_RECORDS);
     if more > 0 {
@@ -145,7 +145,7 @@ fn render_object(page: &mut TextPage, object: &ServiceObjects, now: Moment) {
 
     match endpoints {
         Some(endpoints) => render_endpoints(page, endpoints, now),
-        // An ExternalName Service never has endpoints.
+        // Kubernetes creates no endpoints for an ExternalName Service.
         None if is_external_name => {}
         None => page.fact("endpoints", "none"),
     }
@@ -170,7 +170,7 @@ fn service_text(service: &ShownService, now: Moment) -> String {
     format!("{kind}{not_ready}{created}")
 }
 
-/// The end of a sentence: `, created TIME (AGE)`. Empty without a time.
+/// The end of a line: `, EVENT TIME (AGE)`. Empty without a time.
 fn event_text(event: &str, time: Option<Moment>, now: Moment) -> String {
     match time {
         Some(time) => format!(", {event} {time} ({})", time.age_at(now)),

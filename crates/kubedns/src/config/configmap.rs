@@ -29,7 +29,7 @@ pub(super) struct ConfigMapFeed {
 }
 
 impl ConfigMapFeed {
-    /// Creates a watch of one `ConfigMap`, which begins with [`run`](Self::run).
+    /// Creates a watch of one `ConfigMap`. The watch begins with [`run`](Self::run).
     pub(super) fn new(
         namespace: &str,
         name: &str,

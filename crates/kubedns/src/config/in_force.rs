@@ -269,7 +269,7 @@ fn own_servers(servers: &ConfiguredServers, flags: &ConfigFlags) -> Vec<Upstream
 }
 
 /// Those of `servers` that are not this server, and that do not forward queries for names in
-/// `domain` back to this server. `None` means external names.
+/// `domain` back to this server. For external names, `domain` is `None`.
 fn usable_servers(
     servers: &[Upstream],
     domain: Option<&str>,

@@ -70,7 +70,6 @@ impl SnapshotWriter {
         }
         self.report_hanging();
 
-        // All changes within the pause share one write.
         let is_due = self.changed.is_some_and(|since| since.elapsed() >= PAUSE);
         if self.writing.is_none() && is_due {
             self.begin_write(index, source);

@@ -427,8 +427,7 @@ async fn hanging_write_is_reported_once() {
     drop(reader);
 }
 
-/// A write already hangs at shutdown. A further write would hang for as long again, and the process
-/// would not end in time.
+/// A write already hangs at shutdown, so the shutdown begins no further write.
 #[tokio::test]
 async fn hung_volume_delays_shutdown_once() {
     let (hung, mut writer) = HungVolume::new();

@@ -14,7 +14,7 @@ const MAX_QUERIES: u32 = 1_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueryLimit(pub u32);
 
-/// Too many queries, or not a number.
+/// A value that is too large, or that is not a number of queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("must be a number of queries from 0 to {MAX_QUERIES}")]
 pub struct QueryLimitError;
@@ -46,7 +46,7 @@ pub struct ClientRateFlags {
 }
 
 impl ClientRateFlags {
-    /// The limit of each client; `None` without one.
+    /// The limit of each client; `None` if there is no limit.
     pub fn rate(self) -> Option<ClientRate> {
         let qps = NonZeroU32::new(self.client_qps.0)?;
         let burst = NonZeroU32::new(self.client_burst.0);

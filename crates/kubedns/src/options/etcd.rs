@@ -157,7 +157,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// When the flags are contradictory or incomplete, or when there are too many zones.
+    /// When a flag or a combination of flags is not accepted, see [`EtcdError`].
     pub fn etcd_sources(&self, source: RecordSource) -> Result<Vec<EtcdSource>, EtcdError> {
         let access = self.etcd.access_without_members()?;
         let cluster_domains = self.cluster_domains(source);

@@ -5,8 +5,8 @@ use daemon::metrics::NamePrefix;
 /// Port and path of the metrics, and the prefix of the DNS server's metrics, from the
 /// `PROMETHEUS_*` variables.
 ///
-/// As in kube-dns, an invalid value does not end the process. If a Service in the pod's namespace
-/// is called prometheus, the kubelet sets `PROMETHEUS_PORT` to a URL.
+/// As in kube-dns, an invalid value does not end the process. For example, the kubelet may set
+/// `PROMETHEUS_PORT` to a URL if a Service in the pod's namespace is called prometheus.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exposition {
     /// `PROMETHEUS_PORT`.
@@ -22,7 +22,7 @@ pub struct Exposition {
 /// `PROMETHEUS_PORT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MetricsPort {
-    /// Metrics are served on this port.
+    /// The port of the metrics.
     Port(u16),
     /// The variable is not set, or is empty.
     Unset,
@@ -55,8 +55,8 @@ impl Exposition {
         }
     }
 
-    /// Logs each prefix that was changed. If `PROMETHEUS_PORT` has no valid port, also logs why no
-    /// metrics are served.
+    /// Logs why no metrics are served, if `PROMETHEUS_PORT` has no valid port. Also logs each
+    /// prefix in which `_` replaces characters that are not allowed.
     pub fn log_mistakes(&self) {
         match &self.port {
             MetricsPort::Port(_) => {}
@@ -71,13 +71,12 @@ impl Exposition {
             }
         }
 
-        // A prefix is escaped if Prometheus does not accept it.
         self.namespace.log_changes("PROMETHEUS_NAMESPACE");
         self.subsystem.log_changes("PROMETHEUS_SUBSYSTEM");
     }
 }
 
-/// The value of a variable; `None` if the variable is not set or empty.
+/// The value of a variable; `None` if the variable is unset or empty.
 fn non_empty(lookup: impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
     lookup(name).filter(|value| !value.is_empty())
 }

@@ -7,7 +7,7 @@ use wire::Name;
 
 use super::{Domain, Options, SeveralDomains};
 
-/// Contradictory flags of the external zone.
+/// Invalid flags of the external zone.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExternalZoneError {
     /// `--external-headless` without `--external-zone`.
@@ -33,7 +33,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// When the flags contradict each other.
+    /// When the flags are invalid, see [`ExternalZoneError`].
     pub fn external_zone(&self) -> Result<Option<Name>, ExternalZoneError> {
         let Some(zone) = self.external_zone.only("--external-zone")? else {
             return if self.external_headless {

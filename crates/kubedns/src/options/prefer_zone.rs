@@ -90,9 +90,9 @@ impl Options {
         self.prefer_zone != PreferZone::Off || self.zonal_names
     }
 
-    /// Whether this pod is meant to serve the clients of its own node (`--pods=node`), and hints
-    /// are read. The hints in the EndpointSlices of the DNS Service show which DNS pods answer
-    /// these clients. Hints are read together with zones.
+    /// Whether this process can know which DNS pods answer the clients of its own node. It needs
+    /// `--pods=node` and the hints in the EndpointSlices of the DNS Service. Hints are read
+    /// together with zones.
     pub fn serves_own_node(&self) -> bool {
         self.pods == PodMode::Node && self.reads_zones()
     }

@@ -17,7 +17,7 @@ pub enum RecordSource {
     EtcdAlone,
 }
 
-/// A flag that has no meaning without an API server.
+/// The reason why a flag is rejected without an API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum EtcdAloneError {
     /// A flag about records of the cluster.
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn etcd_alone_serves_cluster_domain_and_limits_fallthrough() {
+    fn etcd_alone_may_serve_cluster_domain_and_limits_fallthrough() {
         let options = parse_line(
             "--etcd-zone=cluster.local=http://e:1 --etcd-zone=b.example=http://e:1 --fallthrough=.",
         );

@@ -25,7 +25,7 @@ impl FromStr for Selector {
             return Ok(Self::default());
         }
 
-        // The API server checks selectors too, but only when a watch begins.
+        // The API server checks selectors too, but only when kubedns requests objects.
         for requirement in split_requirements(text).map(str::trim) {
             if !is_requirement(requirement) {
                 return Err(SelectorError(requirement.to_owned()));

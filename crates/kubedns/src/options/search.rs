@@ -226,8 +226,8 @@ impl Options {
         let name = suffix.name();
         let mut allowed = None;
         for domain in self.domain.all() {
-            // A query for a name below the suffix makes kubedns walk the search list. A query for a
-            // cluster name must not.
+            // A query for a name below the suffix makes kubedns walk the search list. So no cluster
+            // domain may be the suffix or below it.
             if domain.name().is_within(&name) {
                 allowed = Some(format!(
                     "such as search.{domain}, but neither {domain} nor a domain above it"

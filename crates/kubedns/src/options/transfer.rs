@@ -13,7 +13,8 @@ use super::{Options, given};
 pub struct TransferTo {
     /// The secondaries.
     pub peers: TransferPeers,
-    /// The TSIG key with which secondaries must sign; `None` without `--transfer-key`.
+    /// The TSIG key with which secondaries must sign their transfer queries; `None` without
+    /// `--transfer-key`.
     pub key: Option<TsigKey>,
 }
 
@@ -36,7 +37,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// When a key is given without secondaries, or its file cannot be read or has no valid key.
+    /// If a key file is given without secondaries, if the file cannot be read, or if the file has
+    /// no valid key.
     pub fn transfers(&self) -> Result<Option<TransferTo>, TransferError> {
         let file = given(&self.transfer_key);
         // Without secondaries, a key enables no transfer.

@@ -1,5 +1,5 @@
-//! Creates the [`Explainer`], which explains how kubedns answers a name, and gives it the state of
-//! this process.
+//! Creates the [`Explainer`], and gives it the state of this process. The explainer explains how
+//! kubedns answers a name.
 
 use std::sync::Arc;
 

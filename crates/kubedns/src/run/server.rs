@@ -197,8 +197,8 @@ fn count_restarts(registry: &daemon::metrics::Metrics) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// With `--restart-after-crash`, tells the parent twice a second that the UDP threads and the async
-/// runtime are active.
+/// With `--restart-after-crash`, sends the parent two heartbeats a second, as long as the async
+/// runtime and all UDP threads are active.
 fn send_heartbeats(
     tasks: &mut Tasks,
     activity: Arc<UdpActivity>,

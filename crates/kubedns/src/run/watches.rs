@@ -30,7 +30,7 @@ pub(super) struct ApiServerWatches {
     pub(super) in_force: watch::Receiver<Arc<InForce>>,
     /// The endpoints source that the index uses.
     pub(super) endpoints_source: watch::Receiver<Option<EndpointsSource>>,
-    /// The node of this process, if a flag needs it.
+    /// The name of the node that this process runs on, if a flag needs the name.
     pub(super) own_node: Option<String>,
     /// Determines when this process may request its lists.
     pub(super) turns: ListTurns,
@@ -208,8 +208,7 @@ impl FeedTasks<'_> {
         self.tasks.lasting(name, self.thread.run(feed));
     }
 
-    /// Starts the feed of a kind with many objects. With `--daemonset`, if several pods of the
-    /// DaemonSet are not ready, the first list of the feed waits for a random time.
+    /// Starts the feed of a kind with many objects, as soon as `turns` allows the first lists.
     fn start_in_turn<F>(&mut self, name: &'static str, run: impl FnOnce(CancellationToken) -> F)
     where
         F: Future<Output = ()> + Send + 'static,

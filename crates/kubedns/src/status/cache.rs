@@ -4,9 +4,9 @@
 //! The serializer writes directly from the records. It sorts at most a few hundred Services at a
 //! time, because a sorted list of all Services would stay in memory while a client reads slowly.
 //!
-//! Further zones (etcd, external, cluster set), and the hosts and aliases of the ConfigMap, are
-//! under additional keys of the page: `Zones`, `Hosts` and `Aliases`. A key without content is
-//! omitted.
+//! Further zones (of etcd, of `--external-zone` and of the cluster set), and the hosts and aliases
+//! of the ConfigMap, are under additional keys of the page: `Zones`, `Hosts` and `Aliases`. A key
+//! without content is omitted.
 
 mod beside;
 mod in_order;
@@ -331,7 +331,7 @@ struct ShownZone<'z> {
 }
 
 impl ShownZone<'_> {
-    /// Writes the entries of a node by label; `visit` visits them in any order.
+    /// Writes the entries of a node, sorted by label. `visit` may visit them in any order.
     fn serialize_entries<'a, S: Serializer>(
         &self,
         serializer: S,
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_zone_equals_that_of_kube_dns() {
+    fn empty_zone_is_shown_as_in_kube_dns() {
         let tree = r#"{"ChildNodes":{"local":{"ChildNodes":{"cluster":{"ChildNodes":{},"Entries":{}}},"Entries":{}}},"Entries":{}}"#;
         assert_eq!(serde_json::to_string(&Cache(&snapshot())).unwrap(), tree);
     }

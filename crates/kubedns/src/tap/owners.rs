@@ -28,7 +28,7 @@ use querylog::ranking::ClientOwner;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-/// Timeout of all look-ups of one request. The sidecar waits for `/top` for one second.
+/// Timeout of all look-ups for one request for `/top`. The sidecar waits for `/top` for one second.
 const LOOKUPS_TIMEOUT: Duration = Duration::from_millis(700);
 /// Maximum number of list requests to the API server for one request for `/top`. With
 /// `--namespaces`, an address needs one list request for each namespace. If there are more
@@ -52,7 +52,7 @@ const PAUSE_FAILED: Duration = Duration::from_secs(10);
 /// pods.
 const PAUSE_REFUSED: Duration = Duration::from_mins(5);
 
-/// The owners of clients.
+/// The owners of clients. An owner is a pod, a node, or the namespace of a pod.
 #[derive(Debug, Clone)]
 pub(crate) enum ClientOwners {
     /// The clients are pods and nodes of a cluster.
@@ -95,8 +95,7 @@ impl ClientOwners {
     }
 }
 
-/// Adds the namespaces of clients without an owner, if `snapshot` has them. With `--pods=verified`
-/// or `node`, a snapshot has the namespaces of pods.
+/// Adds the namespaces of clients without an owner, if `snapshot` has them.
 pub(super) fn add_namespaces(
     owners: &mut HashMap<IpAddr, ClientOwner>,
     clients: &[IpAddr],
@@ -120,7 +119,7 @@ pub(crate) struct OwnerFinder {
     cache: Mutex<OwnerCache>,
     /// Permit for look-ups, held by one request for `/top` at a time.
     turn: Semaphore,
-    /// Timeout of all look-ups of one request.
+    /// Timeout of all look-ups for one request for `/top`.
     timeout: Duration,
     /// Whether the missing permission has been logged.
     is_refusal_logged: AtomicBool,
@@ -159,8 +158,7 @@ impl OwnerFinder {
     /// order of `addresses`.
     pub(crate) async fn find_owners(&self, addresses: &[IpAddr]) -> HashMap<IpAddr, ClientOwner> {
         let deadline = Instant::now() + self.timeout;
-        // Only one request for `/top` at a time looks up owners, because the API server scans all
-        // pods for each look-up.
+        // Only one request for `/top` at a time looks up owners, to spare the API server.
         if let Ok(Ok(_turn)) = timeout_at(deadline, self.turn.acquire()).await {
             let found = timeout_at(deadline, self.look_up_missing(addresses)).await;
             if let Err(failure) = found.unwrap_or(Err(RequestFailure::Silent(self.timeout))) {

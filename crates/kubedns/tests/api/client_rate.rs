@@ -10,7 +10,8 @@ use tokio::net::UdpSocket;
 
 use super::process::Kubedns;
 
-/// An address that the containers of the pod do not use.
+/// The address of the client that sends too many queries. It is not 127.0.0.1: the containers of
+/// the pod use that address, and kubedns does not limit their queries.
 const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 /// Timeout for an answer.

@@ -70,7 +70,6 @@ async fn service_imports_are_followed() {
     kubedns.stop().await;
 }
 
-/// A missing CRD or permission affects only the zone of the cluster set.
 #[tokio::test]
 async fn missing_crd_or_permission_affects_only_clusterset_zone() {
     for code in [404, 403] {

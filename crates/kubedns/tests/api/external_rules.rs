@@ -1,5 +1,5 @@
-//! Rules in the ConfigMap for external names: the answers follow edits, and upstreams do not
-//! receive queries that a rule already answers.
+//! Rules of the configuration for external names. The answers follow valid edits of the rules. The
+//! upstream does not receive the queries that `filterTypes`, `deniedNames` or `bogusPriv` answers.
 
 use apiserver::RunningApiServer;
 use testkit::objects::mk_external_name;

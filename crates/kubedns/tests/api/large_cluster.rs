@@ -1,4 +1,4 @@
-//! kubedns uses less than 20 MB of memory for a large cluster.
+//! kubedns uses less than 20 MiB of anonymous memory for a large cluster.
 
 use apiserver::{Options, RunningApiServer};
 use serde_json::{Value, json};

@@ -225,7 +225,7 @@ async fn snapshot_records_are_served_until_api_server_answers() {
 #[tokio::test]
 async fn sole_server_with_snapshot_is_ready() {
     let (cluster, directory) = (with_web(), tempfile::tempdir().unwrap());
-    // A loopback address that nobody uses.
+    // No server listens on this loopback address.
     let service = mk_cluster_ip("kube-system", "kube-dns", &["127.99.99.99"], &["dns:53"]);
     cluster.set(service);
     let snapshots = format!("--snapshot-dir={}", directory.path().display());
@@ -247,7 +247,7 @@ async fn sole_server_with_snapshot_is_ready() {
 /// queries. The parent starts a child again only if the child has run for ten seconds. The parent
 /// uses the real clock, so the test really waits for ten seconds.
 #[tokio::test]
-async fn crashed_or_hung_kubedns_serves_its_snapshot_at_once() {
+async fn child_that_ran_ten_seconds_is_restarted_with_snapshot() {
     let (cluster, directory) = (with_web(), tempfile::tempdir().unwrap());
     let snapshots = format!("--snapshot-dir={}", directory.path().display());
     let flags = [snapshots.as_str(), "--restart-after-crash"];
@@ -367,7 +367,7 @@ async fn damaged_snapshot_is_ignored() {
 }
 
 #[tokio::test]
-async fn stock_role_suffices() {
+async fn kubedns_gets_ready_with_role_of_original_kube_dns() {
     let cluster = with_web();
     set_db(&cluster);
     cluster.faults.kube_dns_role();
@@ -599,8 +599,8 @@ async fn failed_start_exits_with_255() {
     }
 }
 
-/// kubedns ignores `HTTPS_PROXY`, whether or not its value is a URL, and the `proxy-url` of another
-/// cluster in the kubeconfig.
+/// kubedns ignores `HTTPS_PROXY`, whether or not the value is a URL. kubedns also ignores the
+/// `proxy-url` of another cluster in the kubeconfig.
 #[tokio::test]
 async fn proxy_of_environment_is_not_used() {
     let cluster = with_web();
@@ -626,5 +626,5 @@ async fn second_sigterm_ends_lameduck_time() {
     let kubedns = Kubedns::start(&cluster, &["--lameduck=1h"]).await;
     tokio::time::timeout(Duration::from_secs(20), kubedns.stop())
         .await
-        .expect("the second signal must end the lameduck time");
+        .expect("the second SIGTERM of `Kubedns::stop` must end the lameduck time");
 }

@@ -139,7 +139,7 @@ async fn looping_upstream_is_left_out_until_loop_ends() {
 }
 
 #[tokio::test]
-async fn loops_everywhere_leave_no_upstream() {
+async fn external_query_gets_servfail_if_all_upstreams_loop() {
     let (cluster, config) = (RunningApiServer::empty(), tempfile::tempdir().unwrap());
     let looping = [Resolver::start("").await, Resolver::start("").await];
     let kubedns = start(&cluster, config.path(), &[]).await;

@@ -51,8 +51,8 @@ impl Kubedns {
         }
     }
 
-    /// Waits until kubedns has been started again and serves on new ports. All later queries go to
-    /// the new ports.
+    /// Waits until kubedns has been started a second time, and serves on new ports. All later
+    /// queries go to the new ports.
     pub(crate) async fn follow_new_ports(&mut self) {
         let ports = eventually(PATIENCE, || async {
             let served = |text| {
@@ -170,7 +170,7 @@ impl Kubedns {
     }
 }
 
-/// The binary with these flags and free ports on loopback.
+/// The binary with free ports for DNS (on 127.0.0.1) and for the status, and with these flags.
 pub(crate) fn program(flags: &[&str]) -> Program {
     let ours = [
         "--dns-bind-address=127.0.0.1",

@@ -168,7 +168,7 @@ fn tls(name: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn real_api_server_is_followed() {
+async fn kubedns_works_with_real_api_server() {
     let binary = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
     let (Some(apiserver), Some(etcd)) = (binary("KUBE_APISERVER"), binary("ETCD")) else {
         println!("skipped: KUBE_APISERVER and ETCD do not name binaries");
@@ -217,8 +217,8 @@ async fn real_api_server_is_followed() {
     pods_are_found_by_their_address(&cluster).await;
 }
 
-/// Checks that `check cluster` reports the objects that the role system:kube-dns does not permit to
-/// read.
+/// Checks that `check cluster` reports the objects that cannot be read with the role
+/// system:kube-dns.
 async fn check_shows_stock_role(config: String, kubedns: &Kubedns) {
     let words = [
         config,

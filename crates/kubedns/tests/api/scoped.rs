@@ -263,7 +263,7 @@ async fn selected_namespaces_follow_labels() {
 /// After a restart, one of two namespaces can no longer be listed. The records of the other
 /// namespace follow its list nevertheless.
 #[tokio::test]
-async fn refused_namespace_leaves_no_stale_records_of_others() {
+async fn other_namespaces_stay_current_if_one_is_refused() {
     let (cluster, directory) = (RunningApiServer::empty(), tempfile::tempdir().unwrap());
     for (namespace, name) in [("a", "one"), ("a", "gone"), ("b", "two")] {
         cluster.set(service(namespace, name));

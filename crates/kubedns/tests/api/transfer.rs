@@ -52,7 +52,7 @@ async fn start(cluster: &RunningApiServer, flags: &[&str]) -> Kubedns {
 }
 
 /// Runs dig. Returns the lines of its output with single spaces, without TSIG records. If a line
-/// begins with `;`, returns this line as the error.
+/// begins with `;`, returns the first such line as the error.
 pub(crate) fn dig(server: SocketAddr, words: &[&str]) -> Result<Vec<String>, String> {
     let port = server.port().to_string();
     let at = format!("@{}", server.ip());
@@ -202,7 +202,7 @@ async fn transfer_needs_key_and_address() {
     assert_eq!(
         after,
         Some(before + 1.0),
-        "a wrong key must be counted, too"
+        "a transfer with a wrong key must be counted as refused"
     );
     // Without `--transfer-to`, no metrics of transfers are exported, and AXFR is an ordinary query
     // for a type without records.
@@ -216,7 +216,7 @@ async fn transfer_needs_key_and_address() {
 /// The response to a query that waits for an upstream must also be signed (RFC 8945, section 5.3).
 /// dig checks the signature.
 #[tokio::test(flavor = "multi_thread")]
-async fn signed_external_query_gets_signed_response() {
+async fn signed_query_that_needs_upstream_gets_signed_response() {
     let cluster = cluster();
     let directory = tempfile::tempdir().unwrap();
     let file = key_file(directory.path());
@@ -328,9 +328,9 @@ async fn answer(server: SocketAddr, name: &str) -> Result<String, String> {
     })
 }
 
-/// Makes the changes in groups of `at_a_time`. After each group, waits for one secondary after the
-/// other to answer with the changed records. Returns the longest time that each secondary took,
-/// counted from the beginning of the group.
+/// Makes the changes in groups of `at_a_time`. After each group, waits until each secondary, in
+/// turn, answers with the changed records. Returns the longest time that each secondary took for a
+/// group, counted from the beginning of the group.
 async fn follow_changes(
     cluster: &RunningApiServer,
     secondaries: &[Secondary],

@@ -4,7 +4,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 
 use crate::console::Console;
 
-/// The longest line, in bytes. Longer lines are split, so that the memory per container is bounded.
+/// Maximum length of a line, in octets. Longer lines are split, to limit the memory for one stream.
 const LONGEST_LINE: u64 = 8 * 1024;
 
 /// Copies until the stream ends or fails. Octets that are not UTF-8 are replaced.

@@ -208,8 +208,8 @@ impl DnsmasqArguments {
                 continue;
             }
 
-            // The stock arguments route the reverse zones to kubedns as well. An empty domain
-            // stands for names of one label, and `#` for all names.
+            // In the Deployment of kube-dns, the arguments of dnsmasq also route the reverse zones
+            // to kubedns. An empty domain stands for names of one label, and `#` for all names.
             let forward_zones = domains
                 .split('/')
                 .filter(|domain| !matches!(*domain, "" | "#") && !is_of_reverse_names(domain));

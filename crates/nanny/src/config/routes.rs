@@ -17,8 +17,7 @@ pub use dnsclient::resolve::ResolvedNames;
 pub struct Routes {
     /// The servers of each stub domain; no list is empty.
     pub stub_domains: BTreeMap<String, Vec<Nameserver>>,
-    /// The stub domains whose queries get SERVFAIL. Either the domain has no usable server, or
-    /// kubedns must query the servers but does not follow this configuration yet.
+    /// The stub domains whose only server is [`RouteSources::servfail_server`].
     pub failing: BTreeSet<String>,
     /// The servers for all other names; may be empty.
     pub upstreams: Vec<Nameserver>,
@@ -134,8 +133,8 @@ pub struct RouteSources<'a> {
     /// kubedns is known to be behind dnsmasq. Otherwise kubedns could be in front of dnsmasq, and a
     /// query forwarded to kubedns would loop.
     pub kubedns_is_behind: bool,
-    /// kubedns is known to follow the same configuration. Otherwise kubedns might forward in plain
-    /// text to servers that are not configured.
+    /// kubedns is known to follow the same configuration as the nanny. Otherwise kubedns might
+    /// forward in plain text to servers that are not configured.
     pub kubedns_follows: bool,
 }
 
@@ -418,8 +417,8 @@ impl RouteSources<'_> {
         self.kubedns_is_behind && self.kubedns_follows && self.config.has_external_rules()
     }
 
-    /// Returns kubedns if kubedns follows the same configuration. Otherwise returns the SERVFAIL
-    /// server, because kubedns could forward to servers that are not configured.
+    /// Returns kubedns if kubedns is known to follow the configuration. Otherwise returns the
+    /// SERVFAIL server, because kubedns could forward to servers that are not configured.
     fn kubedns_if_it_follows(&self) -> Nameserver {
         if self.kubedns_follows {
             self.kubedns

@@ -1,4 +1,4 @@
-//! Delivery of new routes to dnsmasq.
+//! Delivery of new routes to dnsmasq: the servers for each domain, and for all other names.
 //!
 //! New routes are pending until dnsmasq uses them; then they are in force. A failed delivery is
 //! repeated until it succeeds, until newer routes arrive, or until the newest routes equal the

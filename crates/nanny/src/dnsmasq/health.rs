@@ -2,8 +2,8 @@
 //!
 //! While dnsmasq answers, a probe queries the cache size every three seconds: CHAOS TXT
 //! `cachesize.bind`, which dnsmasq answers from memory. If no answer comes within a second, the
-//! probe counts as missed, and the next probe follows without a pause. The interval is not shorter,
-//! because dnsmasq counts the answers to probes as cache hits.
+//! probe counts as missed, and the next probe starts at the end of this second. The interval is not
+//! shorter, because dnsmasq counts the answers to probes as cache hits.
 //!
 //! A dnsmasq that does not answer and uses no processor time hangs: a signal stopped the process,
 //! or a system call blocks. A dnsmasq that does not answer but uses processor time is busy, and
@@ -161,7 +161,7 @@ struct ProbeSilence {
     last_missed: Instant,
     /// The state of the process at that time.
     last_state: ProcessState,
-    /// The time since the first missed probe.
+    /// How long dnsmasq has not answered: from the first missed probe to the last.
     lasts: Duration,
     /// How long the process has used no processor time, up to the last missed probe.
     idle: Duration,
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn stopped_process_hangs_without_any_answer() {
+    fn stopped_process_that_never_answered_hangs() {
         let start = Instant::now();
         let stopped = ProcessState {
             ticks: 0,

@@ -14,9 +14,9 @@
 //! With [`ForwardMode::Kubedns`], or if kubedns applies rules for external names, the nanny writes
 //! kubedns into the file in place of all configured servers. If a configured server needs more than
 //! plain DNS over UDP, only kubedns can query it. The file then names kubedns in place of all
-//! servers of the same list (the upstreams, or the servers of one stub domain). Until kubedns is
-//! known to have the nanny's configuration, the file names the nanny's SERVFAIL server
-//! ([`crate::dnsmasq::servfail_server`]) instead.
+//! servers of the same list (the upstreams, or the servers of one stub domain). In this case, the
+//! nanny's SERVFAIL server ([`crate::dnsmasq::servfail_server`]) takes the place of kubedns in the
+//! file until kubedns is known to have the nanny's configuration.
 //!
 //! A `--server` argument without a domain names a server for all names. The nanny moves most of
 //! these servers from the command line into the file (see `DnsmasqArguments::movable_servers`), so
@@ -103,8 +103,8 @@ pub(crate) struct LaunchPlan {
     /// The user's own servers file; its lines are copied into the nanny's servers file.
     pub(crate) extra_servers: Option<PathBuf>,
     /// The resolv.conf files that the nanny reads for dnsmasq. Empty in each of these cases:
-    /// dnsmasq may read resolv.conf itself, the mode is [`ForwardMode::Kubedns`], or the user gave
-    /// `--no-resolv`.
+    /// dnsmasq may read resolv.conf itself, the forward mode is [`ForwardMode::Kubedns`], or the
+    /// user gave `--no-resolv`.
     pub(crate) resolv_files: Vec<PathBuf>,
     /// Whether the nanny reads resolv.conf files again when they change.
     pub(crate) follow_resolv: bool,

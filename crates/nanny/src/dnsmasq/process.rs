@@ -221,7 +221,7 @@ struct RecentDetails {
 }
 
 impl RecentDetails {
-    /// Returns whether the line repeats a recent line; remembers the line.
+    /// Returns whether `line` repeats a recent detail. Remembers up to [`MAX_REMEMBERED`] details.
     fn is_repeated(&mut self, line: &LogLine<'_>, now: Instant) -> bool {
         if line.severity != LineSeverity::Detail {
             return false;

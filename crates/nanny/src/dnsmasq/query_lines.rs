@@ -10,8 +10,8 @@
 //!
 //! No line marks the end of a query, so the first line with an answer completes the query. A query
 //! stops waiting for an answer after [`UNANSWERED_AFTER`], or when it is the oldest of more than
-//! [`MAX_WAITING`] waiting queries. Such a query is reported without an RCODE. It is not reported
-//! if its answer may be in lost lines, or in the lines of a repetition of the query.
+//! [`MAX_WAITING`] waiting queries. Such a query is reported without an RCODE, or not at all if its
+//! answer may be in lost lines or in the lines of a repetition of the query.
 //!
 //! dnsmasq forwards identical queries of several clients only once. After the lines of the response
 //! to one of these queries, dnsmasq logs the line `reply query is duplicate` for each of the
@@ -27,7 +27,7 @@ use wire::mnemonic::{parse_rcode, parse_type, rcode_name, type_name};
 
 /// Maximum number of queries remembered while they wait for an answer.
 const MAX_WAITING: usize = 1024;
-/// A query without an answer is reported after this time.
+/// Maximum time for which a query waits for an answer.
 const UNANSWERED_AFTER: Duration = Duration::from_secs(6);
 
 /// The line of a query that shares the response to another client's query.

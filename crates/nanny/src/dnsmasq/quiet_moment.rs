@@ -53,7 +53,7 @@ pub(crate) struct QuietMoments {
 /// Targets of the descriptors, such as `socket:[4711]`.
 type Descriptors = BTreeSet<OsString>;
 
-/// Whether a signal was sent in a quiet moment, or although no quiet moment was found.
+/// Whether a quiet moment was found before a signal was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SignalTiming {
     Quietly,
@@ -86,16 +86,14 @@ impl QuietMoments {
                 .or_insert_with(Instant::now);
         }
 
-        // While dnsmasq has the fewest descriptors seen so far, it is assumed that no query waits
-        // for a server.
         if self.idle.as_ref().is_none_or(|idle| now.len() < idle.len()) {
             self.idle = Some(now);
         }
     }
 
     /// Sends `signal` in the first quiet moment, or when `limit` has passed. Blocks the thread
-    /// until then. Sends the signal at once if no moment can be known to be quiet: with
-    /// `--query-port`, or if `/proc` cannot be read.
+    /// until then. Sends the signal at once with `--query-port`, or if [`has_readable_proc`] is
+    /// false: then no moment can be known to be quiet.
     ///
     /// The caller must not reap the process (waitpid) meanwhile, so that its ID stays valid.
     pub(crate) fn send_signal(

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unusual_queries_get_errors() {
+    async fn notify_gets_servfail_and_malformed_query_formerr() {
         let (_tasks, server) = start().await;
 
         let notify = Query::new("www.acme.example.", "SOA").opcode("NOTIFY");

@@ -125,7 +125,6 @@ pub fn run_helper(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let mut request = [DISMISS];
     while requests.read_exact(&mut request).is_ok() {
         let [request] = request;
-        // dnsmasq has ended: there is nothing left to signal.
         if request == DISMISS {
             return ExitCode::SUCCESS;
         }

@@ -144,7 +144,6 @@ impl Supervisor {
         } = self.select_arguments(is_first);
         argv.extend(self.loop_mark.as_ref().map(LoopMark::argument));
         let logs_queries = *self.follow_queries.borrow_and_update();
-        // `logs_queries` is false if the user's arguments contain the option already.
         if logs_queries {
             argv.push("--log-queries=extra".into());
         }
@@ -349,7 +348,7 @@ impl Supervisor {
     ) -> Result<(), DeliveryError> {
         self.write_servers(routes)?;
 
-        // Queries that wait for a removed server must not be dropped.
+        // A reload drops the queries that wait for a removed server, so a quiet moment is needed.
         if routes.drop_server_of(self.delivery.in_force()) {
             self.reload_quietly(instance).await?;
         } else {

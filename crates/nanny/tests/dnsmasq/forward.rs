@@ -290,8 +290,8 @@ async fn new_tls_upstream_fails_until_kubedns_reports_edit() {
     rig.end().await;
 }
 
-/// A kubedns whose upstream forwards to dnsmasq. Only queries for `routes.kubedns.` and for names
-/// in `outside.test.` are answered instead.
+/// A kubedns that answers queries for `routes.kubedns.` and for names in `outside.test.`, and whose
+/// upstream forwards all other queries to dnsmasq.
 async fn start_looping_kubedns(said: Said, dnsmasq: SocketAddr) -> Upstream {
     Upstream::start(move |asked: &Asked| match asked.name() {
         name if name.ends_with("outside.test.") => react(&said, asked),

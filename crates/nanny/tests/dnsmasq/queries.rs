@@ -233,7 +233,7 @@ async fn ask_as(client: Ipv4Addr, rig: &NannyRig, name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn query_log_has_line_per_query() {
+async fn query_log_has_line_per_matching_query() {
     let upstream = upstream().await;
     let mut rig = in_front(&upstream).forwarding_to(&upstream).start().await;
     rig.config(&logging(&upstream, r#"{"name": "*.example.test"}"#));

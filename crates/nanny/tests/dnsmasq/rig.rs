@@ -123,15 +123,15 @@ impl NannySetup {
         self
     }
 
-    /// Removes the arguments of dnsmasq with this prefix.
+    /// Removes each argument of dnsmasq that starts with `beginning`.
     pub(crate) fn without(mut self, beginning: &str) -> Self {
         self.dnsmasq
             .retain(|argument| !argument.starts_with(beginning));
         self
     }
 
-    /// Adds a configuration file of dnsmasq that names a servers file. The nanny then passes
-    /// the servers to dnsmasq as arguments, not in a servers file of its own.
+    /// Gives dnsmasq a configuration file with the option `servers-file`. The nanny then passes the
+    /// servers to dnsmasq as arguments, not in a servers file of its own.
     pub(crate) fn with_own_servers_file(self) -> Self {
         let file = self.path("dnsmasq.conf");
         fs::write(&file, "servers-file=/dev/null\n").unwrap();
@@ -216,12 +216,12 @@ impl NannyRig {
         self.plan.path(name)
     }
 
-    /// Edits the `ConfigMap`.
+    /// Replaces all keys of the `ConfigMap`.
     pub(crate) fn config<V: AsRef<[u8]>>(&mut self, files: &[(&str, V)]) {
         replace(&self.plan.path("config"), files).unwrap();
     }
 
-    /// Edits the `ConfigMap`, so that it has only one server for all names.
+    /// Replaces all keys of the `ConfigMap` by `upstreamNameservers` with one server.
     pub(crate) fn forward_to(&mut self, server: &Upstream) {
         self.config(&[("upstreamNameservers", only(server))]);
     }
@@ -252,7 +252,8 @@ impl NannyRig {
         Ok(Message::parse(&reply).unwrap())
     }
 
-    /// The addresses of a name, or the RCODE, or `silence`.
+    /// The IPv4 addresses in the response for a name, the RCODE if the answer section is empty, or
+    /// `silence` if there is no response.
     pub(crate) async fn resolve(&self, name: &str) -> String {
         match self.try_ask(name).await {
             Err(_) => "silence".to_owned(),
@@ -302,8 +303,8 @@ impl NannyRig {
         .await
     }
 
-    /// Waits until the status says why the newest servers are not in force yet. Returns the status,
-    /// and the reason.
+    /// Waits until the status has a reason why dnsmasq does not use the newest servers yet. Returns
+    /// the status and the reason.
     pub(crate) async fn pending_routes(&self) -> (Value, String) {
         let reason = |status: &Value| {
             status["routes"]["pending"]["reason"]

@@ -183,7 +183,7 @@ async fn each_reading_of_unreachable_dnsmasq_counts_as_error() {
 
 proptest! {
     #[test]
-    fn increases_add_up_to_counter(runs in prop::collection::vec(prop::collection::vec(0u64..1000, 1..8), 1..8)) {
+    fn increases_add_up_to_counts_of_all_processes(runs in prop::collection::vec(prop::collection::vec(0u64..1000, 1..8), 1..8)) {
         // Each element of `runs` is one dnsmasq process, whose readings rise from zero. The sidecar
         // starts before the first process answers a query.
         let mut counter = CounterReadings::default();

@@ -1,4 +1,4 @@
-//! The probes of each path, for command lines of published manifests and for other command lines.
+//! The probes of each HTTP path, for command lines of published manifests and for others.
 
 use std::ffi::OsString;
 

@@ -111,8 +111,8 @@ fn shown_servers(routes: &RoutesStatus, servers: &[String]) -> String {
     }
 }
 
-/// The configured servers for names outside stub domains. If none are configured, the text names
-/// the source of the servers of dnsmasq or of kubedns.
+/// The configured servers for names outside stub domains. If none are configured, the text says
+/// where dnsmasq or kubedns gets its servers from.
 fn configured_upstreams(nanny: &NannyStatus) -> String {
     let routes = &nanny.routes;
     match nanny.configuration.upstream_nameservers.as_slice() {

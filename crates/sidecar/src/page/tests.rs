@@ -158,7 +158,7 @@ fn failing_pod_is_shown_down() {
 }
 
 #[test]
-fn rejected_configuration_is_shown() {
+fn problems_of_configuration_and_servers_are_shown() {
     let mut status = good();
     let nanny = r#"{"configuration":{"error":{"text":"stubDomains: <not JSON>","at":"2026-11-21T02:00:00Z"}},
                     "routes":{"loops":["127.0.0.53"],"unresolved":["dns.acme"],
@@ -245,7 +245,7 @@ fn looping_upstream_is_shown_as_such() {
 }
 
 #[test]
-fn line_without_values_has_no_legend() {
+fn chart_line_without_values_has_no_legend() {
     let mut status = good();
     for sample in &mut status.traffic {
         sample.external = None;
@@ -269,7 +269,7 @@ fn traffic_without_values_is_explained() {
 }
 
 #[test]
-fn lost_watch_and_stale_records_show() {
+fn warnings_about_kubedns_are_shown() {
     let mut status = good();
     let text = "kubedns_synced 0\nkubedns_stale 1\nkubedns_config_current 0\nkubedns_watch_connected{kind=\"endpoints\"} 0\n";
     status.kubedns = told(KubednsReport::from_metrics(text));

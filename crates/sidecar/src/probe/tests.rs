@@ -150,7 +150,7 @@ async fn latency_metric_omits_probes_without_records() {
 }
 
 #[tokio::test]
-async fn recovered_server_is_healthy_again() {
+async fn state_is_ok_after_backend_recovers() {
     let away = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let switch = Arc::clone(&away);
     let upstream = Upstream::start(move |asked: &Asked| {

@@ -1,5 +1,5 @@
-//! One probe of an upstream. The probe sends queries one after the other, until one gets a usable
-//! answer or the upstream is silent.
+//! One probe of an upstream. The probe sends queries one after the other. It ends when a query gets
+//! a usable answer or no response, or when all queries have been sent.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl UpstreamProbe {
                 Err(trouble) => trouble,
             };
 
-            // A silent server is not asked a second time.
+            // After a query without a response, the probe sends no further query.
             let is_silent = !trouble.cause.is_refusal();
             let trouble = first_trouble.get_or_insert(trouble);
             if is_silent {

@@ -12,8 +12,8 @@ use super::PodFault;
 const FAILURES_IN_A_ROW: u32 = 3;
 /// The number of failed probes in a row that counts as a fault after [`SILENCE`].
 const FAILURES_IN_SILENCE: u32 = 2;
-/// The time without an answer after which fewer failures are a fault. With the default interval, a
-/// server that falls silent is found within ten seconds.
+/// The time without an answer after which [`FAILURES_IN_SILENCE`] failures are a fault. With the
+/// default interval, a server that falls silent is found within ten seconds.
 const SILENCE: Duration = Duration::from_secs(8);
 
 pub(super) fn probe_faults(status: &SidecarStatus) -> Vec<PodFault> {

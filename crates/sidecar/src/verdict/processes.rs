@@ -10,8 +10,8 @@ use reports::sidecar::{ContainerHistory, SidecarStatus};
 use super::PodFault;
 use crate::time::millis_since_1970;
 
-/// It is a fault if a process ends this many times within [`RESTARTS_WITHIN`]. Planned restarts of
-/// dnsmasq, such as for a new configuration, do not count.
+/// It is a fault if a process ends at least this many times within [`RESTARTS_WITHIN`]. Planned
+/// restarts of dnsmasq, such as for a new configuration, do not count.
 const RESTARTS_OF_FAULT: usize = 3;
 const RESTARTS_WITHIN: Duration = Duration::from_mins(10);
 
@@ -72,7 +72,8 @@ fn count_ends(ends: &[&str]) -> String {
     counts.join("; ")
 }
 
-/// The fault of a container that was restarted several times.
+/// The fault of a container that was restarted at least [`RESTARTS_OF_FAULT`] times within
+/// [`RESTARTS_WITHIN`] before `now`, which is in milliseconds since 1970.
 fn container_restarts(container: &ContainerHistory, now: u64) -> Option<PodFault> {
     let restarts = container.restarts.iter();
     let recent = restarts.filter(|restart| is_recent(restart.at, now));

@@ -78,8 +78,8 @@ fn unresolved_names<'a>(domain: &str, nanny: &'a NannyStatus) -> Vec<&'a String>
     unresolved.filter(is_configured).collect()
 }
 
-/// The fault of a stub domain without a usable server. `unresolved` tells which server names have
-/// no address, if any.
+/// The fault of a stub domain without a usable server. `unresolved` describes the servers whose
+/// names have no address, if there are any.
 fn domain_fault(domain: &str, unresolved: Option<&str>) -> PodFault {
     let fault = if let Some(names) = unresolved {
         let text = format!("names of {domain} are not answered: no address for {names}");

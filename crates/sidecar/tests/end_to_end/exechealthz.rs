@@ -12,7 +12,7 @@ use testkit::upstream::{Asked, Upstream};
 use crate::running::{PATIENCE, Sidecar};
 
 const NAME: &str = "kubernetes.default.svc.cluster.local";
-/// The error text of a failed lookup.
+/// The error text of a lookup that gets REFUSED.
 const REFUSED: &str = "no RRs for domain \"kubernetes.default.svc.cluster.local.\"";
 
 /// A DNS server that answers while `healthy` is true, and otherwise returns REFUSED.
@@ -132,7 +132,7 @@ async fn failing_dnsmasq_fails_only_its_own_check() {
 /// The sidecar has `--probe` arguments instead of the commands of exechealthz, and the pod has the
 /// liveness probes of old manifests.
 #[tokio::test]
-async fn probes_replace_commands() {
+async fn exechealthz_paths_work_with_probe_arguments() {
     let kubedns = format!("--probe=kubedns,127.0.0.1:10053,{NAME},1,A");
     let dnsmasq = format!("--probe=dnsmasq,127.0.0.1:53,{NAME},1,A");
     let pod = Pod::start(&[&kubedns, &dnsmasq, "--exechealthz-port=8080"]).await;

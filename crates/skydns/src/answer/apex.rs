@@ -65,8 +65,9 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         }
     }
 
-    /// Writes the NS records of the zone. In SkyDNS style the name servers are the entries of
-    /// `ns.dns` that have addresses. If there are none, the name server is this server.
+    /// Writes the NS records of the zone. In [SkyDNS style](crate::FurtherZone::skydns), the name
+    /// servers are the entries of `ns.dns` that have addresses. Without such entries, or in any
+    /// other zone, the name server is this server.
     fn write_name_servers(&mut self) -> AnswerStatus {
         if self.authority.is_skydns() {
             let status = self.write_targets(&["dns", "ns"], TargetType::NameServer);
@@ -133,8 +134,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
     pub(crate) fn write_negative_soa(&mut self) {
         let negative_ttl = self.authority.negative_ttl(self.view.zone());
         let soa = if self.own {
-            // A name of `hosts` or `aliases` is in no zone, so the name itself is the owner of the
-            // record, unless the name is too long (see `soa_owner`).
+            // A host or an alias of the configuration, or `localhost`, counts as outside our zones.
+            // So the name itself owns the record, unless the name is too long (see `soa_owner`).
             ZoneSoa {
                 domain: soa_owner(self.query.lower()),
                 numbers: default_soa_numbers(),
@@ -159,7 +160,7 @@ pub(crate) fn soa_numbers(serials: Option<&ZoneSerials>, domain: &Name) -> [u32;
     default_soa_numbers()
 }
 
-/// SERIAL, REFRESH, RETRY and EXPIRE of a zone that is not transferred, as in SkyDNS.
+/// SERIAL, REFRESH, RETRY and EXPIRE as in SkyDNS, for an SOA record that is never transferred.
 pub(crate) fn default_soa_numbers() -> [u32; 4] {
     let now = serial::now();
     [

@@ -58,7 +58,8 @@ pub(super) struct Alias {
 /// The addresses and aliases of a name.
 pub(super) struct NameContent {
     pub(super) lookup: Lookup,
-    /// The lowest TTL of the addresses, in seconds.
+    /// The lowest TTL of the addresses, or the maximum TTL of the zone if that is lower, in
+    /// seconds.
     pub(super) ttl: u32,
     pub(super) addresses: RandomSample<IpAddr, 8>,
     /// Whether the name has addresses, of any family.
@@ -125,9 +126,9 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
 
     /// Adds the addresses of an SRV record's target. With `--strict-dns` an SRV name has no
     /// addresses.
-    // Differs from kube-dns, which answers with a CNAME to the target. A cache would take that
-    // CNAME for an alias of the SRV name. The cache would then answer SRV queries for this name
-    // with the SRV records of the target, which have port 0.
+    // Differs from kube-dns, which answers with a CNAME to the target. A cache applies a CNAME to
+    // queries of all types. So the cache would answer SRV queries for the SRV name with the SRV
+    // records of the target, which have port 0.
     fn add_addresses_of_target(
         &self,
         content: &mut NameContent,

@@ -11,8 +11,8 @@ use crate::Host;
 use crate::backend::{EntryVisit, View, has_room_for};
 
 impl<V: View> AnswerWriter<'_, '_, V> {
-    /// Writes the PTR records of an address: the records of the cluster, otherwise the records of
-    /// the further zones that hold [only PTR records](crate::FurtherZone::pointers).
+    /// Writes the PTR records of an address: the records of the cluster or, if there are none, the
+    /// records of the further zones that hold [only PTR records](crate::FurtherZone::pointers).
     pub(crate) fn write_pointers(&mut self, address: IpAddr) -> AnswerStatus {
         let zone = self.view.zone();
         let message = &mut self.message;

@@ -1,5 +1,7 @@
-//! SRV answers (RFC 2782), MX answers, and NS answers of zones in SkyDNS style. An answer holds one
-//! record for each distinct entry, and the addresses of the targets in the additional section.
+//! SRV answers (RFC 2782), MX answers, and the NS answers of zones in [SkyDNS
+//! style](crate::FurtherZone::skydns). An answer holds one record for each distinct entry, as far
+//! as the records fit. Except in a zone transfer, the additional section holds the known addresses
+//! of the targets, if all of them fit.
 
 use std::net::IpAddr;
 
@@ -16,8 +18,8 @@ use crate::record::{Host, ServiceRecord};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TargetType {
     Service,
-    /// Entries that are marked as mail exchanges. The priority of the entry is the preference of
-    /// the MX record.
+    /// MX records, for the entries that are marked as mail exchanges and have a host. The
+    /// preference of the record is the priority of the entry.
     MailExchange,
     /// NS records, for the entries that have addresses.
     NameServer,
@@ -93,7 +95,7 @@ impl TargetEntry<'_> {
 /// The target of an SRV, MX or NS record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum TargetName<'e> {
-    /// The first label, and the labels between it and the zone's domain in wire format.
+    /// The first label as text, and the other labels below the zone in wire format.
     Member(&'e str, &'e [u8]),
     /// Labels in wire format below the zone.
     Base(&'e [u8]),
@@ -245,7 +247,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         for (target, &offset) in targets.iter().zip(offsets) {
             let entry = &target.entry;
             let name = TargetName::of_entry(entry);
-            // The addresses of a target with several ports are written once. An answer holds few
+            // The addresses of a target with several ports are written once. Most answers hold few
             // targets, so a linear search is fast enough.
             if seen.contains(&name) {
                 continue;
@@ -268,7 +270,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
                         label: Some(label),
                         base,
                     };
-                    // In SkyDNS style several entries may hold addresses of the same target.
+                    // In SkyDNS style, several entries may hold addresses of the same target.
                     if entry.record.is_alias() || self.authority.is_skydns() {
                         self.write_additional_of_node(&mut node, &owner)?;
                     } else {
@@ -283,8 +285,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         Ok(())
     }
 
-    /// Writes the addresses of a tree node. If the owner has a label, writes only the addresses of
-    /// the node's entry with this label.
+    /// Looks up a target in the zone, and writes its addresses. The name of the target is
+    /// `owner.label`, if there is one, then `owner.base` and the domain of the zone.
     fn write_additional_of_node<'n>(
         &mut self,
         node: &mut TargetNode<'n>,
@@ -296,7 +298,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         let depth = path.len();
         path.extend(owner.label);
         let content = self.look_up(self.authority, path, AddressFamilies::BOTH);
-        // The path is reused for the next member of the node, which has another label.
+        // The next target may have the same `base`. So the path is kept, but without the label.
         path.truncate(depth);
 
         let ttl = self.target_ttl(content.ttl);
@@ -360,7 +362,7 @@ impl<'n> TargetNode<'n> {
     }
 }
 
-/// Sums of the weights in an answer, by priority. A repeated entry is added each time.
+/// Sums of the weights of entries, by priority. A repeated entry is added each time.
 #[derive(Default)]
 struct WeightSums(SmallVec<[(u16, u64); 2]>);
 

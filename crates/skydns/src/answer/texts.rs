@@ -26,7 +26,8 @@ struct TextAlias {
 
 impl<'q, V: View> AnswerWriter<'q, '_, V> {
     /// Writes the texts of a name. Except in a zone transfer, aliases are followed to names in our
-    /// zones. An alias that leads to no texts is not written, unless the message is full.
+    /// zones. Aliases that lead to no texts are not written. But if the message becomes full, the
+    /// records that were written before stay, and the answer is truncated.
     pub(super) fn write_texts(&mut self, path: &[&str]) -> AnswerStatus {
         let found = self.look_up_texts(self.authority, path);
         match found.lookup {

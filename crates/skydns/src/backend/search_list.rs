@@ -11,8 +11,8 @@ use crate::search::{Search, SearchList};
 const SVC: &[u8] = b"\x03svc";
 
 impl Zone {
-    /// The names that a resolver with the usual search list would query, in order. The client has
-    /// queried `name` (wire format) instead. The search domains are `<namespace>.svc.<domain>`,
+    /// The names to look up for `name` (wire format), in the order in which a resolver with the
+    /// usual search list would query them. The search domains are `<namespace>.svc.<domain>`,
     /// `svc.<domain>`, the cluster domain `<domain>`, and then the domains of `--search-domains`
     /// or, without this flag, of resolv.conf. The name without a search domain comes last. The list
     /// is empty for the suffix (`--search-suffix`) itself and for a namespace directly below the

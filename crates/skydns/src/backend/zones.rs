@@ -27,7 +27,7 @@ pub struct FurtherZone {
     /// The domain of the zone, in lower case.
     pub domain: Name,
     /// The records. Until they [have synced](Records::has_synced), the answer for names of the zone
-    /// is SERVFAIL.
+    /// is SERVFAIL, unless the zone holds only [PTR records](Self::pointers).
     pub records: Arc<dyn Records>,
     /// TTL of the zone's answers, in seconds; `None` if each record keeps its own TTL. See
     /// [`ttl_of`](Self::ttl_of).
@@ -218,7 +218,8 @@ impl<'v> Authority<'v> {
         }
     }
 
-    /// Maximum TTL of an answer with several records, in seconds. `zone` is the cluster's zone.
+    /// If several records of an answer get one common TTL, the TTL is at most this, in seconds.
+    /// `zone` is the cluster's zone.
     pub(crate) fn max_ttl(&self, zone: &Zone) -> u32 {
         match self.further {
             None => zone.ttl(),

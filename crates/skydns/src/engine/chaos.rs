@@ -24,8 +24,9 @@ impl<V: View> Engine<'_, V> {
     /// Answers a query of a class other than IN: with texts for a TXT query for some CHAOS names,
     /// otherwise with REFUSED.
     pub(super) fn answer_other_class(&self, out: &mut Vec<u8>) -> Reply {
-        // Until the cluster's records are complete, only `routes.kubedns.` is answered: the nanny
-        // needs this answer even then.
+        // Until the records of the cluster are loaded, queries for names other than
+        // `routes.kubedns.` get REFUSED. The nanny needs the answer for `routes.kubedns.` even
+        // during this time.
         if !self.view.has_synced() && self.query.lower() != ROUTES {
             return self.refuse_query(&Cause::NotSynced, out);
         }

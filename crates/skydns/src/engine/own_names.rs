@@ -20,7 +20,8 @@ impl<V: View> Engine<'_, V> {
         self.write_own_name(cluster, out, |answer| answer.write_host(&LOOPBACK))
     }
 
-    /// Answers for an own name, or for the address of an own name; `None` for other names.
+    /// Answers a query for an own name, or a PTR query for the address of a host; `None` for other
+    /// queries.
     pub(super) fn answer_own_name(
         &self,
         own: &OwnNames,
@@ -85,8 +86,9 @@ impl<V: View> Engine<'_, V> {
 
     /// Answers a query for an alias of the configuration. If the target exists in our zones, the
     /// answer has the records of the target, with the alias as their owner. A target outside our
-    /// zones, or a missing target that falls through, is external: the answer has a CNAME, and a
-    /// query for addresses also gets the addresses of the target.
+    /// zones is external, and so is a missing target whose name falls through (`--fallthrough`).
+    /// For an external target, the answer has a CNAME, and a query for addresses also gets the
+    /// addresses of the target.
     fn answer_own_alias(&self, target: &Name, out: &mut Vec<u8>) -> NameProgress {
         let Some(authority) = Authority::of(self.view, target.wire()) else {
             return self.answer_external_alias(target, out);

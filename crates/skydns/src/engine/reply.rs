@@ -12,9 +12,9 @@ use crate::external_rules::{RuleAnswer, RuleKey};
 /// The part of the server that answers a query, for the label `system` of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum System {
-    /// Names in our zones, hosts and aliases of the configuration, `localhost`, and CHAOS names.
-    /// Also refused and malformed queries, and queries that a rule of the configuration answers
-    /// before they are forwarded.
+    /// All queries that do not belong to another system. Examples are names in our zones, hosts and
+    /// aliases of the configuration, `localhost`, CHAOS names, refused and malformed queries, and
+    /// queries that a rule of the configuration answers before they are forwarded.
     Auth,
     /// Names that only upstreams can resolve, except names in stub domains.
     Recursive,
@@ -50,18 +50,18 @@ pub struct Reply {
     pub rcode: u16,
     /// Whether the answer was truncated.
     pub truncated: bool,
-    /// The [number](crate::FurtherZone::number) of the further zone that the name is in.
+    /// The [number](crate::FurtherZone::number) of the further zone for which the metrics count the
+    /// answer, if any.
     pub zone: Option<u8>,
-    /// Set if a rule of the configuration gave the answer, or if the client has sent too many
-    /// queries.
+    /// The reason for the answer, if it is a rule of the configuration or too many queries of the
+    /// client.
     pub reason: Option<AnswerReason>,
 }
 
 /// The reason for an answer: a rule of the configuration, or too many queries of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerReason {
-    /// A rule of the configuration, for the query name itself or, if that name is an alias, for its
-    /// target.
+    /// A rule of the configuration, for the query name or for another name that the answer needs.
     Rule(RuleKey),
     /// The client has sent too many queries a second.
     ClientRate,
@@ -94,7 +94,7 @@ impl AnswerReason {
     }
 }
 
-/// Appends an error response to `out`; `None` if the malformed query must not be answered.
+/// Appends the error response for a malformed message; `None` if there must be no response.
 pub(crate) fn answer_malformed(
     malformed: &QueryError,
     message: &[u8],
@@ -140,9 +140,9 @@ pub(crate) fn append_servfail(
     }
 }
 
-/// Appends the answer of a rule for an external name. The only record is an SOA record in the
-/// authority section, with the negative TTL of `zone`. Like the answer of an upstream, this answer
-/// is not authoritative.
+/// Appends the answer of a rule for an external name. The answer section is empty. The authority
+/// section has an SOA record with the negative TTL of `zone`, if the record fits. The answer is not
+/// authoritative.
 pub(crate) fn append_rule_answer(
     zone: &Zone,
     query: &Query<'_>,
@@ -202,8 +202,8 @@ pub(super) fn reply_of_zone(reply: Reply, authority: Authority<'_>) -> Reply {
     }
 }
 
-/// The TC flag of a truncated answer. TC asks the client to retry over TCP, so an answer over TCP
-/// never has TC.
+/// TC for a truncated answer over UDP, otherwise 0. TC asks the client to retry over TCP, so an
+/// answer over TCP never has TC.
 pub(crate) fn truncation_flag(truncated: bool, query: &Query<'_>) -> u16 {
     if truncated && query.transport == Transport::Udp {
         flag::TC

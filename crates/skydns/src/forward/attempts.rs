@@ -1,8 +1,8 @@
 //! One query to a list of upstreams, in order.
 //!
-//! The next upstream is tried when an upstream fails (a network error, a reply that is not a DNS
-//! message, SERVFAIL or REFUSED), or is silent for its share of the budget. Replies of earlier
-//! upstreams are still accepted: the first good reply is the answer. If no upstream gives a good
+//! The next upstream is tried when an upstream sends SERVFAIL or REFUSED, fails with an
+//! [`UpstreamFailure`], or is silent for its share of the budget. Replies of earlier upstreams are
+//! still accepted: the first reply other than SERVFAIL and REFUSED is the answer. Without such a
 //! reply, the answer is SERVFAIL or REFUSED from the most preferred upstream that sent one of them.
 //! This answer is given as soon as every upstream has answered, has failed or is known to be dead,
 //! because then a better reply is unlikely. It is given at most
@@ -428,9 +428,9 @@ async fn probe_upstream(
     }
 }
 
-/// Queries an upstream for a probe. If the upstream is silent, and is not known to answer queries
-/// with an OPT record, it is queried again without an OPT record: a device on the way to the
-/// upstream may drop queries with OPT records.
+/// Queries an upstream for a probe. If a query with an OPT record times out, and the upstream is
+/// not known to answer such queries, the upstream is queried again without an OPT record: a device
+/// on the way to the upstream may drop queries with OPT records.
 async fn exchange_probe(
     state: &ForwarderState,
     upstream: &Upstream,

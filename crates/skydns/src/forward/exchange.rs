@@ -32,7 +32,7 @@ pub(super) struct UpstreamExchange<'a> {
     pub(super) upstream: &'a Upstream,
     /// Whether to query only over TCP, because the client needs a whole reply.
     pub(super) over_tcp: bool,
-    /// Whether the upstream is believed to know EDNS.
+    /// Whether the first query has an OPT record.
     pub(super) edns: bool,
     pub(super) deadline: Instant,
     pub(super) limits: &'a ForwardLimits,
@@ -95,9 +95,9 @@ impl UpstreamExchange<'_> {
         }
     }
 
-    /// Queries with an OPT record if the upstream is believed to know EDNS. An upstream that does
-    /// not know EDNS replies FORMERR or NOTIMP without an OPT record (RFC 6891, section 7). After
-    /// such a reply, or BADVERS, the upstream is queried again without an OPT record.
+    /// If `edns` is set, queries with an OPT record. An upstream that does not know EDNS then
+    /// replies FORMERR or NOTIMP without an OPT record (RFC 6891, section 7). After such a reply,
+    /// or BADVERS, the upstream is queried again without an OPT record.
     // Differs from kube-dns, which sends an OPT record if the client does.
     async fn query_with_edns_fallback(self) -> Result<UpstreamReply, UpstreamFailure> {
         let reply = self.query_once(self.edns).await?;
@@ -130,10 +130,10 @@ impl UpstreamExchange<'_> {
         }
     }
 
-    /// Sends the query over UDP. After a truncated reply, or after too many wrong IDs, sends the
-    /// query over TCP. Over TCP an attacker gains nothing by guessing IDs. If TCP fails, the result
-    /// is that of UDP. A truncated reply is also the result if the upstream was recently silent
-    /// over TCP.
+    /// Sends the query over UDP. After a truncated reply, or after [`UpstreamFailure::Flooded`],
+    /// sends the query over TCP, where an attacker gains nothing by guessing IDs. If TCP fails, the
+    /// result is that of UDP. A truncated reply is also the result if the upstream was recently
+    /// silent over TCP.
     // Differs from kube-dns, which queries over the client's transport.
     async fn query_udp_then_tcp(self, edns: bool) -> Result<UpstreamReply, UpstreamFailure> {
         let over_udp = udp::query_upstream(self, edns).await;

@@ -14,7 +14,7 @@ pub enum UpstreamFailure {
     /// No server listens at the address and port.
     #[error("connection refused")]
     Refused,
-    /// The network is unreachable or failed.
+    /// The network is unreachable, or a socket has an error that no other variant describes.
     #[error("unreachable")]
     Unreachable,
     /// The upstream sent something other than a DNS message or, over TCP and TLS, a message that is

@@ -3,16 +3,17 @@
 //! One timeout does not prove a failure: some names are slow to resolve everywhere. An upstream is
 //! probed when queries for two different names have timed out, and the upstream has answered no
 //! query in between. The probe is the last query that the upstream answered with NOERROR or
-//! NXDOMAIN, if there is one. An upstream that does not answer the probe is dead. Dead upstreams
-//! are tried last. A forwarded query whose upstreams include a dead one starts a probe of the dead
-//! upstream, at most once per [`PROBE_EVERY`]. Probes run in separate tasks, so no client's query
-//! waits for a probe. The first answer makes the upstream alive again.
+//! NXDOMAIN, if there is one. A failure of the probe, such as a timeout, can mean that the upstream
+//! is dead; see `UpstreamFailure::means_dead`. Dead upstreams are tried last. A forwarded query
+//! whose upstreams include a dead one starts a probe of the dead upstream, at most once per
+//! [`PROBE_EVERY`]. Probes run in separate tasks, so no client's query waits for a probe. The first
+//! answer makes the upstream alive again.
 //!
 //! An upstream may be alive but useless: it refuses every query, with SERVFAIL or REFUSED. An
 //! upstream is also probed when it has refused queries for two different names, and has given no
 //! usable answer (NOERROR or NXDOMAIN) in between. If the upstream refuses the probe as well, it
 //! counts as refusing until it gives a usable answer. A refusing upstream keeps its place in the
-//! order, but counts as down ([`UpstreamHealth::is_down`]). After an outage, this probe is not
+//! order, but can count as down ([`UpstreamHealth::is_down`]). After an outage, this probe is not
 //! needed. Suppose that an upstream has given a usable answer before, and then is dead, or fails
 //! [`IN_A_ROW`] times in a row (timeouts do not count). If its next answer is not usable, the
 //! upstream counts as refusing at once.
@@ -58,7 +59,7 @@ const EDNS_PAUSE: Duration = Duration::from_mins(10);
 /// this time, the upstream may have recovered unnoticed.
 const FAILURE_COUNTS: Duration = Duration::from_mins(1);
 
-/// Number of consecutive failures after which an upstream is down.
+/// If [`HealthState::failures`] has reached this number, the upstream can count as down.
 const IN_A_ROW: u32 = 3;
 
 /// Number of questions of an idle probe. The second one is sent only if the first gets SERVFAIL,
@@ -201,8 +202,8 @@ impl UpstreamHealth {
     }
 
     /// Records that the upstream answered a client's query with SERVFAIL or REFUSED. If a probe is
-    /// due, returns the query for the probe; the caller must then call
-    /// [`UpstreamHealth::record_answer`] or [`UpstreamHealth::record_probe_failure`].
+    /// due, returns the query for the probe; the caller must then record the outcome of the probe
+    /// as described at [`UpstreamHealth::begin_idle_probe`].
     pub(super) fn record_refusal(
         &self,
         upstream: &Upstream,
@@ -308,8 +309,8 @@ impl UpstreamHealth {
     }
 
     /// Whether the upstream is down. An upstream is down if it has failed within the last minute,
-    /// and one of these conditions holds: it is dead, it is refusing, or it has failed [`IN_A_ROW`]
-    /// times.
+    /// and one of these conditions holds: it is dead, it is refusing, or its
+    /// [failures](HealthState::failures) have reached [`IN_A_ROW`].
     pub(super) fn is_down(&self, upstream: &Upstream, now: Instant) -> bool {
         let states = self.0.lock();
         let state = states.get(upstream);
@@ -317,8 +318,8 @@ impl UpstreamHealth {
     }
 
     /// Records that a query sent at `asked` timed out. If a probe is due, returns the query for the
-    /// probe; the caller must then call [`UpstreamHealth::record_answer`] or
-    /// [`UpstreamHealth::record_probe_failure`].
+    /// probe; the caller must then record the outcome of the probe as described at
+    /// [`UpstreamHealth::begin_idle_probe`].
     pub(super) fn record_silence(
         &self,
         upstream: &Upstream,

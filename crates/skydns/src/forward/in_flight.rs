@@ -74,7 +74,8 @@ impl InFlightQueries {
         }
     }
 
-    /// Joins `query` on behalf of `client`, or adds it to the table.
+    /// Joins `query` if it is already in flight. Otherwise tries to add it to the table as a query
+    /// of `client`.
     pub(super) fn join(&self, query: &InFlightKey, client: IpAddr) -> JoinOutcome {
         let mut table = self.table.lock();
         match table.queries.get(query) {

@@ -46,7 +46,7 @@ pub struct ForwardMetrics {
 }
 
 impl ForwardMetrics {
-    /// Registers the metrics, all zero.
+    /// Registers the metrics.
     pub fn new(registry: &Registry) -> prometheus::Result<Self> {
         Ok(Self {
             requests: register_int_counter_vec_with_registry!(

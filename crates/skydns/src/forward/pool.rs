@@ -31,7 +31,7 @@ use super::tls::TlsClient;
 
 /// Maximum number of queries in flight on one connection.
 const DEPTH: usize = 256;
-/// If each open connection has this number of queries in flight, another connection is opened.
+/// If each open connection has at least this many queries in flight, another one may be opened.
 const FEW: usize = 8;
 /// Maximum number of connections to one upstream.
 const MAX_CONNECTIONS: usize = 4;
@@ -59,7 +59,7 @@ struct UpstreamSlot {
 /// A change of the TLS state of an upstream, for the log.
 #[derive(Debug, PartialEq, Eq)]
 enum TlsChange {
-    /// TLS failed, or failed for another reason than before.
+    /// TLS has begun to fail, or fails for another reason than before.
     Failed {
         reason: String,
         /// Whether the upstream still gets queries, over connections that were opened before.

@@ -17,8 +17,9 @@ const PADDING: u16 = 12;
 /// The length of a padded query is a multiple of this number of octets.
 const PADDED_TO: usize = 128;
 
-/// One query for upstreams. Clients share its reply if their queries differ only in ID, upper and
-/// lower case, transport, UDP size, hop-by-hop options, or in whether there is an OPT record.
+/// One query for upstreams. Clients share the reply if their queries differ only in the ID, in
+/// upper and lower case of the name, in the transport, in the UDP size, in hop-by-hop options, or
+/// in whether there is an OPT record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UpstreamQuery {
     /// QNAME in uncompressed wire format, in lower case.

@@ -23,8 +23,9 @@ const ZONE_QUERIES: FamilySpec = FamilySpec {
     has_prefix: false,
 };
 
-/// The counters of one thread, by the number of the zone and the index of the RCODE in [`RCODES`].
-/// All zones without a label of their own share the last number.
+/// The counters of one [`Shard`](super::Shard). The first index is the number of the zone. All
+/// zones without a label of their own share the last index. The second index is that of the RCODE
+/// in [`RCODES`].
 #[derive(Debug)]
 pub(super) struct ZoneCounters([[AtomicU64; RCODES.len()]; MAX_ZONES + 1]);
 
@@ -95,7 +96,7 @@ impl<B: Backend> Collector for ZoneMetrics<B> {
                 series.extend(self.series(zone.number.into(), &zone.domain.to_string()));
             }
         }
-        // The zones beyond the maximum share the last number.
+        // The zones beyond the maximum share the last index.
         series.extend(self.series(MAX_ZONES, OTHER));
 
         if series.is_empty() {

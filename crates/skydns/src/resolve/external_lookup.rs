@@ -14,10 +14,10 @@ use wire::{Message, Section, Transport, class, rcode, rtype};
 /// Maximum number of aliases to follow within an upstream's answer.
 const MAX_CHAIN: usize = 16;
 
-/// The answer of the upstreams to an external query.
+/// The result of the lookup of an external name.
 pub(super) struct ExternalLookup {
     pub(super) answer: ExternalAnswer,
-    /// Whether the answer is from the cache, because the upstreams failed.
+    /// Whether the answer is from the cache and older than its TTL.
     pub(super) stale: bool,
     /// The rule of the configuration that left out the records; `None` if no rule did.
     pub(super) rule: Option<RuleKey>,
@@ -35,7 +35,8 @@ impl ExternalLookup {
 }
 
 impl<B: Backend> Resolver<B> {
-    /// Looks up an external name at its upstreams, until the deadline of the query that needs it.
+    /// Looks up an external name, until the deadline of the query that needs the name. A rule of
+    /// the configuration can answer in place of the upstreams.
     pub(super) async fn look_up_external(
         &self,
         admitted: &AdmittedAsk<'_, B::View>,
@@ -138,8 +139,8 @@ fn aliases_and_addresses(message: &Message<'_>) -> Vec<ExternalRecord> {
     records
 }
 
-/// Returns the chain of aliases in `records` that begins with `start`: each name is the target of
-/// the alias before it. The chain ends before a name for which `is_ours` returns true.
+/// Returns the names in the chain of aliases in `records` that begins with `start`: first `start`,
+/// then the target of each alias. The chain ends before a name for which `is_ours` returns true.
 fn follow_aliases(
     start: &[u8],
     is_ours: impl Fn(&[u8]) -> bool,

@@ -25,7 +25,7 @@ fn negative_ttl_fields(message: &[u8]) -> Vec<Range<usize>> {
         return Vec::new();
     };
 
-    // Without an SOA record, the message is not a negative answer, or must not be cached as one.
+    // Without an SOA record, the message is not a negative answer, or should not be cached as one.
     let authority: Vec<Record<'_>> = message.section(Section::Authority).collect();
     let Some(soa) = authority.iter().find(|record| record.rtype == rtype::SOA) else {
         return Vec::new();

@@ -8,9 +8,9 @@
 //!
 //! A walk for A, AAAA or CNAME ends at the first name with A or AAAA records or with an alias, as
 //! in glibc's resolver. The A and AAAA queries of a client then end at the same name. A walk for
-//! another type ends at the first name with records of that type or with an alias. If the lookup of
-//! a name fails, the walk fails, as in musl but not in glibc: a later name could give the wrong
-//! answer.
+//! another type ends at the first name with records of that type or with an alias. If there is no
+//! such name, the walk ends at the last name that exists, if any. If the lookup of a name fails,
+//! the walk fails, as in musl but not in glibc: a later name could give the wrong answer.
 
 use crate::answer::{ZoneSoa, soa_numbers};
 use crate::backend::Zone;
@@ -200,7 +200,7 @@ impl SearchWalk {
     }
 
     /// Continues with the other address type of a name that exists, or with the next name. For the
-    /// last name, the other type would make no difference.
+    /// last name, the other type is not looked up, because the answer would be the same.
     fn advance_type_or_name(&mut self) {
         let is_last = self.at + 1 == self.list.names.len();
         if self.other_family.is_some() && !is_last {

@@ -24,8 +24,8 @@ impl<B: Backend> Resolver<B> {
         self.transfers.as_ref()
     }
 
-    /// Answers a transfer query over UDP, with a signature if the query has one. Over TCP, nothing
-    /// is appended: the task of the client's connection sends the zone.
+    /// Answers a transfer query over UDP. Over TCP, nothing is appended: the task of the client's
+    /// connection sends the response.
     pub(super) fn attempt_transfer(
         &self,
         ask: &Ask<'_, B::View>,

@@ -9,10 +9,13 @@ use crate::engine::MAX_STEPS;
 use crate::own_names::OwnTarget;
 use wire::Name;
 
-/// Whether the records of zone `domain` are complete. They come from the source of the zone (the
-/// API server or etcd), whose first list must be complete, and from the hosts and aliases of the
-/// configuration. The addresses of the name server may come from the cluster. The target of an
-/// alias in the configuration may be in another zone.
+/// Whether the records of zone `domain` are complete. All of these conditions are necessary:
+/// - The zone can be transferred.
+/// - The configuration is known. Its hosts and aliases may be in the zone.
+/// - The first lists from the source of the zone (the API server or etcd) are complete.
+/// - There is no cluster, the first lists from the API server are complete, or the zone has an
+///   address of its own for its name server.
+/// - The condition of [`are_alias_targets_listed`] is true.
 pub(super) fn is_complete<V: View>(view: &V, domain: &Name) -> bool {
     let Some(authority) = transferable_authority(view, domain) else {
         return false;

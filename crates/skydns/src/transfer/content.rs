@@ -220,9 +220,9 @@ impl<'v, V: View> ZoneContent<'v, V> {
     }
 
     /// Whether a name (wire format, lower case) has the form `_PORT._PROTOCOL.ALIAS`, and its
-    /// target is outside our zones, or falls through. The engine answers with a CNAME for any port
-    /// and protocol, unless our zones have records for the target. A zone cannot list all these
-    /// names, so it lists none of them.
+    /// target is either outside our zones or subject to `--fallthrough`. The engine answers with a
+    /// CNAME for any port and protocol, unless our zones have records for the target. A zone cannot
+    /// list all these names, so it lists none of them.
     fn is_port_of_external_alias(&self, name: &[u8]) -> bool {
         let zone = self.view.zone();
         let Some(own_names) = zone.own_names.as_deref() else {

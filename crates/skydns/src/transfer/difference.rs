@@ -69,7 +69,6 @@ impl ZoneDifference {
     /// Adds the difference of one name. `before` and `after` are the sorted records of the name in
     /// both views; both are emptied.
     fn add_name(&mut self, before: &mut Vec<ZoneRecord>, after: &mut Vec<ZoneRecord>) {
-        // Both lists are sorted, so that a record is found without a map.
         let deleted = before
             .iter()
             .filter(|record| after.binary_search(record).is_err());

@@ -1,5 +1,5 @@
 //! Transfer queries: authorization, the requested zone and version, and the messages of the
-//! response. The messages are signed if the query has a valid signature.
+//! response. The messages are signed if a peer sent the query with a valid signature.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub(super) struct TransferRejection {
 pub(super) struct MessageTooLarge;
 
 impl<V: View> ZoneTransfers<V> {
-    /// Accepts or rejects a transfer query; `None` if the message is not a query.
+    /// Accepts or rejects a transfer query; `None` if [`Query::parse`] rejects the message.
     pub(super) fn accept_query(
         &self,
         message: &[u8],
@@ -78,7 +78,8 @@ impl<V: View> ZoneTransfers<V> {
             return Some(Err(TransferRejection::new(&query, rcode::FORMERR, session)));
         }
 
-        // A zone that is not complete yet will be transferred soon, so the secondary may retry.
+        // SERVFAIL tells the secondary to retry: the zone is not complete yet, but may be complete
+        // soon.
         let Some(version) = self.current_version(&zone) else {
             let rcode = if self.is_incomplete(&zone) {
                 rcode::SERVFAIL
@@ -91,8 +92,8 @@ impl<V: View> ZoneTransfers<V> {
         Some(Ok(AcceptedTransfer { request, version }))
     }
 
-    /// Checks that the client is a peer, and that the query is signed if we have a key. Returns the
-    /// session of a signed query.
+    /// Checks that the client is a peer, and that the signature of a signed query is valid. If a
+    /// key is configured, the query must be signed. Returns the session of a signed query.
     fn authorize_client(
         &self,
         query: &Query<'_>,
@@ -212,7 +213,7 @@ impl TransferRequest {
     }
 
     /// Writes the next message of the response. Records are added until the message has at least
-    /// `size` octets, or no record is left.
+    /// `size` octets or 65,535 records, or no record is left.
     pub(super) fn write_message(
         &mut self,
         size: usize,

@@ -19,13 +19,15 @@ fn known_outside() -> ExternalAnswers {
     known
 }
 
-/// The records of `mixed.apps.svc`, sorted, or the RCODE.
+/// The result of `records_at` for `mixed.apps.svc.cluster.local`, with `MIXED` in place of this
+/// name.
 fn mixed_records(view: &Fixed, rtype: &str) -> String {
     records_at(view, "mixed.apps.svc.cluster.local", rtype)
         .replace("mixed.apps.svc.cluster.local.", "MIXED")
 }
 
-/// The records of a name, sorted and without the SOA record, or the RCODE.
+/// The records in the answer for a name, sorted and without SOA records. If there are no such
+/// records, the RCODE.
 fn records_at(view: &Fixed, name: &str, rtype: &str) -> String {
     let answer = ask(view, &format!("{name} {rtype}"), &known_outside());
     let (header, records) = answer.split_once(':').unwrap();

@@ -75,9 +75,9 @@ async fn joined_callers_are_bounded() {
     );
 }
 
-/// 10,000 queries to a dead upstream: the queries beyond the limit are rejected at once. The other
-/// queries use a limited number of sockets, and do not block queries to other upstreams. Each
-/// query comes from a different client.
+/// 10,000 queries to a dead upstream: the queries beyond `max_in_flight_per_route` are rejected at
+/// once. The other queries use a limited number of sockets, and do not block queries to other
+/// upstreams. Each query comes from a different client.
 #[tokio::test]
 async fn queries_to_dead_upstream_are_bounded_per_route() {
     const QUESTIONS: usize = 10_000;
@@ -125,7 +125,7 @@ async fn queries_to_dead_upstream_are_bounded_per_route() {
     assert!(sockets <= QUESTIONS - rejected + 1, "{sockets} sockets");
     assert_eq!(subject.count("in_flight"), 0);
     let later = subject.ask_a("after.test.", &upstreams).await;
-    assert_ne!(later, OVERLOADED, "there must be room again");
+    assert_ne!(later, OVERLOADED, "a later query must be admitted");
 }
 
 /// The default limits allow a burst of 200 queries from different clients.
@@ -210,7 +210,7 @@ async fn total_in_flight_is_bounded() {
 }
 
 #[tokio::test]
-async fn joined_caller_survives_first_caller() {
+async fn joined_caller_gets_answer_if_first_caller_leaves() {
     let fickle = Fickle::start(&[silent, good]).await;
     let subject = Subject::new(ForwardLimits {
         resend_after: Duration::from_millis(700),

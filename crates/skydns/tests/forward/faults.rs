@@ -294,7 +294,7 @@ async fn truncated_reply_without_tcp_is_returned() {
 /// For ten seconds after a timeout over TCP, UDP clients get truncated replies without a retry over
 /// TCP.
 #[tokio::test]
-async fn silent_tcp_is_paused() {
+async fn tcp_retries_for_udp_clients_pause_after_silence() {
     let upstream =
         Upstream::start(|asked: &Asked| truncated_then(asked, Reaction::silence())).await;
     let upstreams = [upstream.addr()];
@@ -348,13 +348,13 @@ async fn check_final_reply(
 }
 
 #[tokio::test]
-async fn truncated_reply_survives_silent_tcp() {
+async fn truncated_reply_is_returned_if_tcp_is_silent() {
     let handler = |asked: &Asked| truncated_then(asked, Reaction::silence());
     check_final_reply(TRUNCATED, handler).await;
 }
 
 #[tokio::test]
-async fn servfail_survives_silent_retry() {
+async fn servfail_is_returned_if_retry_gets_no_reply() {
     let known = Mutex::new(HashSet::new());
     let handler = move |asked: &Asked| {
         let is_new = known.lock().unwrap().insert(asked.name());

@@ -13,7 +13,7 @@ use crate::clock::StoppedClock;
 use crate::support::{GOOD, Subject, good, refuses, servfail, unused_address};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Age of the last usable answer at which an upstream is probed. The tests call `probe_if_idle`
+/// Time without a usable answer after which an upstream is probed. The tests call `probe_if_idle`
 /// each second.
 const IDLE: Duration = Duration::from_secs(4);
 /// Maximum number of seconds until the forwarder knows of a fault, or of its end.
@@ -53,9 +53,10 @@ async fn start_faulty(fault: Fault) -> (Upstream, Arc<AtomicBool>) {
     (upstream, switch)
 }
 
-/// Starts a probe of the upstream if a probe is due. As in kubedns, the probes of an upstream for
-/// external names query the root and the name of `--upstream-probe-name`, here `example.com`. The
-/// probes also query the last name for which the upstream gave a usable answer.
+/// Starts a probe of the upstream if a probe is due. As kubedns does for the upstreams of external
+/// names, the test gives two questions for the probes: the root, and the name of
+/// `--upstream-probe-name`, here `example.com`. The forwarder adds the last question that got a
+/// usable answer.
 fn probe_if_idle(subject: &Subject, address: SocketAddr) {
     let root = UpstreamQuery::new([0], rtype::NS);
     let other = UpstreamQuery::new(b"\x07example\x03com\0", rtype::A);
@@ -204,8 +205,8 @@ async fn server_of_private_names_stays_up() {
             );
         }
         // Refusals do not cause additional probes: each period of length `IDLE` has at most one
-        // probe, so a minute has 15. In the first minute, each probe has two queries. In the second
-        // minute, after one query of a client, each probe has one query.
+        // probe, so a minute has at most 15. In the first minute, each probe has two queries. In
+        // the second minute, after one query of a client, each probe has one query.
         let most = if asks { 30 + 1 + 15 } else { 30 };
         let count = upstream.count();
         assert!(
@@ -215,7 +216,8 @@ async fn server_of_private_names_stays_up() {
     }
 }
 
-/// Names that a client queries, and whether the upstream is down after these queries.
+/// The names in the queries of several clients, and whether the upstream is down after these
+/// queries.
 const FAILED_NAMES: &[(&[&str], bool)] = &[
     (&["a.test.", "a.test.", "a.test."], false),
     (&["a.test.", "b.test."], true),
@@ -239,7 +241,7 @@ async fn failures_of_two_names_in_a_row_mean_down() {
             subject.ask_a(name, &[address]).await;
         }
 
-        // Lets the probe end, if there is one.
+        // If the queries have started a probe, the probe ends here.
         let clock = StoppedClock::stop();
         for _ in 0..10 {
             clock.turn().await;

@@ -164,8 +164,8 @@ async fn client_of_upstream_without_edns_gets_opt_record() {
     }
 }
 
-/// Some devices drop queries with an OPT record. The forwarder notices such an upstream, and then
-/// sends it queries without an OPT record.
+/// An upstream, or a device on the way to it, may drop queries with an OPT record. The forwarder
+/// notices this, and then queries the upstream without an OPT record.
 #[tokio::test]
 async fn silence_to_edns_causes_plain_queries() {
     let upstream = Upstream::start(drops_edns).await;

@@ -188,7 +188,7 @@ async fn dead_upstream_is_probed_and_used_again() {
 /// An upstream whose port is closed does not delay queries. Once the port is open, the upstream is
 /// used.
 #[tokio::test]
-async fn upstream_refusing_packets_is_skipped() {
+async fn upstream_with_closed_port_is_skipped() {
     let good = Upstream::start(answers_with(2)).await;
     let subject = Subject::new(ForwardLimits::default());
     let upstreams = [unused_address(), good.addr()];

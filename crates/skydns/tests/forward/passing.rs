@@ -14,10 +14,10 @@ use crate::support::{
     GOOD, OTHER, Question, Subject, answers_with, good, opt, question, refuses, servfail,
 };
 
-/// A forwarded query has the flags, the DO bit and the end-to-end EDNS options of the client's
-/// query, as in kube-dns. If these options are longer than 4096 octets in total, all are left out.
-/// The forwarder converts the name to lower case, and sets its own UDP payload size. The expected
-/// packets have the ID 0.
+/// A forwarded query has the flags RD, AD and CD, the DO bit and the EDNS options of the client's
+/// query, but no hop-by-hop options such as COOKIE. If the remaining options are longer than 4096
+/// octets in total, all are left out. The forwarder converts the name to lower case, and sets its
+/// own UDP payload size. The expected packets have the ID 0.
 #[tokio::test]
 async fn forwarded_query_has_flags_and_options_of_client() {
     const QUESTION: &str = "03777777076f75747369646504746573740000010001";

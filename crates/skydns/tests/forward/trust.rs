@@ -349,7 +349,7 @@ async fn probe_names_differ_and_foreign_probe_is_forwarded() {
 }
 
 #[tokio::test]
-async fn silent_upstream_has_unknown_loop_state() {
+async fn loop_state_of_upstream_without_answer_is_unknown() {
     let socket = local_socket();
     let subject = Subject::new(short_limits());
     for upstream in [socket.local_addr().unwrap(), unused_address()] {

@@ -1,4 +1,4 @@
-//! Autopath: the server walks the whole search list of a client that is a pod.
+//! Autopath: the server walks the search list of a client that is a pod.
 
 use super::search::{check_cases, said, upstream};
 use super::*;
@@ -31,7 +31,7 @@ fn expected(name: &str, status: &str, completed: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn autopath_first_query_walks_whole_list() {
+async fn autopath_walks_search_list_at_first_query() {
     let upstream = upstream().await;
     let view = || Fixed::new(&[upstream.addr()]).autopath(&["corp.test"], &[(POD, "apps")]);
     check_cases(view, "apps.svc.cluster.local.", expected).await;

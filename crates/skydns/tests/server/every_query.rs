@@ -1,5 +1,5 @@
-//! Every query gets an answer, with any combination of options, while the objects behind the names
-//! come and go.
+//! Every query gets an answer, with random combinations of options, while the objects behind the
+//! names come and go.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,8 +14,8 @@ use super::*;
 
 /// Number of random combinations of options.
 const COMBINATIONS: u64 = 24;
-/// One in this many combinations also queries names for which the upstream is silent. Each of these
-/// queries waits almost two seconds.
+/// One in this many combinations also queries names for which the upstream is silent. Such a query
+/// may wait almost two seconds.
 const SILENT_ONE_IN: u64 = 8;
 /// Maximum number of queries over UDP that wait for an answer. The kernel drops queries that do not
 /// fit into a socket's queue.
@@ -94,7 +94,7 @@ impl Options {
         }
     }
 
-    /// The records at one moment. `present` says whether the objects that come and go exist.
+    /// A view with these options. `present` says whether the objects that come and go exist.
     fn view(&self, upstream: SocketAddr, present: bool) -> Fixed {
         let upstreams = if self.upstreams {
             vec![upstream]
@@ -268,7 +268,7 @@ fn answered(waiting: &mut BTreeMap<u16, (String, Vec<u8>)>, response: &[u8]) {
     let id = u16::from_be_bytes([response[0], response[1]]);
     assert!(
         waiting.remove(&id).is_some(),
-        "each query must get one answer"
+        "the response must answer a waiting query"
     );
 }
 
@@ -341,7 +341,7 @@ fn start_flipping(options: &Options, upstream: SocketAddr) -> RunningServer {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_query_gets_a_response() {
     let upstream = upstream().await;
-    // The combinations of a group run at the same time. Only one of them waits for names for which
+    // The combinations of a group run at the same time. Only one of them queries names for which
     // the upstream is silent.
     for group in 0..COMBINATIONS / SILENT_ONE_IN {
         let first = group * SILENT_ONE_IN;

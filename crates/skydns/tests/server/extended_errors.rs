@@ -291,7 +291,7 @@ async fn check_case(case: Case) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_class_is_not_supported() {
+async fn query_of_other_class_has_extended_error() {
     let server = start(Fixed::new(&[]).extended_errors());
     let query = Query::new("web.apps.svc.cluster.local.", "TXT")
         .class("CH")

@@ -105,7 +105,7 @@ const CASES: &str = "
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn negative_ttl_of_fallthrough_answer_is_limited_to_ours() {
+async fn fallthrough_limits_negative_ttl_to_that_of_zone() {
     let upstream = upstream().await;
     let view = |negative_ttl| {
         let etcd = Fixed::empty().address_at(&["www"], "192.0.2.1");
@@ -131,7 +131,7 @@ async fn negative_ttl_of_fallthrough_answer_is_limited_to_ours() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn negative_ttl_of_cached_answer_is_limited_to_ours() {
+async fn cached_fallthrough_answer_has_negative_ttl_of_zone() {
     let upstream = upstream().await;
     let view = Fixed::new(&[upstream.addr()])
         .ttls(30, 5)

@@ -74,9 +74,9 @@ async fn each_answer_is_copied_and_counted_in_ranking() {
     server.stop().await;
 }
 
-/// The maximum number of watches is open, and nobody reads their records. All queries are answered.
+/// The maximum number of watches is open, and nobody reads their records.
 #[tokio::test(flavor = "multi_thread")]
-async fn unread_tap_loses_no_answer() {
+async fn all_queries_are_answered_while_tap_is_unread() {
     let server = start(Fixed::new(&[]));
     let choice = all_queries(100_000);
     let tap = Arc::clone(&server.tap);

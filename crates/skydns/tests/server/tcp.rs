@@ -1,5 +1,5 @@
-//! TCP connections: pipelining, queries in several segments, overlong queries, and clients that are
-//! slow, greedy or silent.
+//! TCP connections: pipelining, queries in several segments, overlong queries, and slow or stalled
+//! clients.
 
 use std::time::{Duration, Instant};
 

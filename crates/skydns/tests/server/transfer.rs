@@ -206,8 +206,8 @@ async fn axfr_needs_peer_and_name_of_zone() {
     others.server.stop().await;
 }
 
-/// The cluster's zone, the zone `a.test` with an address of its own for its name server, and the
-/// zone `b.test` without one.
+/// The cluster's zone and the zones `a.test` and `b.test`. Only `a.test` has an address of its own
+/// for its name server.
 fn three_zones(a: Fixed, b: Fixed) -> Fixed {
     let a = a.address_at(&["dns", "ns"], "192.0.2.53");
     Fixed::new(&[])
@@ -414,8 +414,8 @@ async fn next_message(stream: &mut TcpStream) -> Vec<u8> {
     message
 }
 
-/// Receives a whole zone and returns the number of records without the SOA. Asserts that the
-/// transfer has several messages, and no record twice.
+/// Receives a whole zone and returns the number of its records without the SOA record. Asserts that
+/// the transfer has several messages, and that only the SOA record is transferred twice.
 async fn receive_zone(mut stream: TcpStream) -> usize {
     let (mut records, mut soas, mut messages) = (BTreeSet::new(), 0, 0);
     while soas < 2 {
@@ -432,7 +432,7 @@ async fn receive_zone(mut stream: TcpStream) -> usize {
                 record.data().to_vec(),
             );
             let again = record.1 != rtype::SOA && !records.insert(record);
-            assert!(!again, "a record must not be transferred twice");
+            assert!(!again, "only the SOA may be transferred twice");
         }
         messages += 1;
     }
@@ -475,7 +475,7 @@ async fn slow_secondary_is_disconnected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn greedy_secondary_leaves_places_to_others() {
+async fn ninth_concurrent_transfer_to_one_client_is_refused() {
     let primary = Primary::start(Fixed::new(&[]).small().with_names(150), PEERS);
     let server = primary.server.address;
     let receive = async |local| receive_zone(request_zone_from(local, server).await).await;
@@ -500,7 +500,7 @@ async fn greedy_secondary_leaves_places_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn closed_connection_frees_its_place() {
+async fn closed_connection_ends_its_transfer() {
     let primary = Primary::start(large_zone(), PEERS);
     for _ in 0..5 {
         let mut stream = request_zone_from(1, primary.server.address).await;

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use wire::Name;
 use wire::top::TopQueries;
 
-/// A view with fixed records of names below `cluster.local`.
+/// A view with fixed records.
 pub(crate) struct Fixed {
     zone: Zone,
     zones: Zones,
@@ -239,9 +239,7 @@ impl Fixed {
         self
     }
 
-    /// Also forwards queries of type ANY for external names, and queries for single-label names
-    /// other than `localhost`. kubedns does so without dnsmasq, or behind a dnsmasq that only
-    /// caches.
+    /// Turns on [`Zone::forwards_all`].
     pub(crate) fn forwards_all(mut self) -> Self {
         self.zone.forwards_all = true;
         self
@@ -271,7 +269,7 @@ impl Fixed {
         self
     }
 
-    /// Adds further cluster domains.
+    /// Sets the further cluster domains.
     pub(crate) fn other_domains(mut self, domains: &[&str]) -> Self {
         self.zone.other_domains = domains.iter().map(|domain| name(domain)).collect();
         self

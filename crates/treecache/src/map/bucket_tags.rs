@@ -1,4 +1,5 @@
-//! Tags of hashes. With the tags, a lookup in a bucket compares only a few keys.
+//! Tags of the entries in a bucket, which is a leaf of the hash trie. With the tags, a lookup
+//! usually compares only a few keys.
 
 use std::borrow::Borrow;
 
@@ -8,9 +9,9 @@ use super::MAX_BUCKET;
 /// entry's key. Each bit is stored in a plane of its own: bit `n` of each plane belongs to entry
 /// `n`.
 ///
-/// A lookup compares only keys whose tag matches. Comparing a key causes a cache miss, which is the
-/// main cost of a lookup. The tags take no additional memory, because they use octets of a trie
-/// node that would otherwise be padding.
+/// If the bucket has at most [`MAX_BUCKET`] entries, a lookup compares only keys whose tag matches.
+/// Comparing a key usually causes a cache miss, which is the main cost of a lookup. The tags take
+/// no additional memory, because they use octets of a trie node that would otherwise be padding.
 #[derive(Clone, Copy, Default)]
 pub(super) struct BucketTags([u16; 3]);
 

@@ -45,9 +45,9 @@ fn name_pattern_matches_whole_name() {
     }
 }
 
-/// A pattern with many `*` does not take exponential time.
+/// A match in exponential time would take years.
 #[test]
-fn hostile_pattern_takes_few_steps() {
+fn pattern_with_many_stars_does_not_hang() {
     let filter = compile_filter(&"*a".repeat(100), "", "", "").unwrap();
     assert!(!filter.matches_name(&[b'a'; 99]));
     assert!(!filter.matches_name(&[&[b'a'; 250][..], b"b"].concat()));

@@ -11,7 +11,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// Starts an API server without objects. The server rejects requests for `EndpointSlices`,
-    /// which the `ClusterRole` of kube-dns does not allow.
+    /// because the `ClusterRole` of kube-dns does not allow such requests.
     pub(crate) fn start() -> Self {
         let server = RunningApiServer::empty();
         server.faults.forbid(Resource::EndpointSlices);
@@ -36,7 +36,8 @@ impl Cluster {
         &self.server.faults
     }
 
-    /// Stores objects as given, with new versions, and creates missing namespaces of these objects.
+    /// Stores objects as given, with new resource versions, and creates missing namespaces of these
+    /// objects.
     pub(crate) fn load(&self, objects: &[Value]) -> anyhow::Result<()> {
         for object in objects {
             self.set(object.clone())
@@ -64,8 +65,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stores one object as given, with a new version, and creates its namespace if the namespace
-    /// is missing.
+    /// Stores one object as given, with a new resource version, and creates its namespace if the
+    /// namespace is missing.
     pub(crate) fn set(&self, object: Value) -> anyhow::Result<()> {
         self.make_namespace_of(&object)?;
         self.server.store.set(object)?;

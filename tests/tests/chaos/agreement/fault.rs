@@ -233,7 +233,8 @@ impl Stage {
         self.rig.configure(&[("stubDomains", &stubs)]);
     }
 
-    /// Sends dnsmasq a signal three times, and waits each time until the nanny has replaced it.
+    /// Sends a signal to dnsmasq three times. Each time, waits until the nanny has started a new
+    /// dnsmasq.
     async fn end_dnsmasq_thrice(&self, signal: Signal) {
         for _ in 0..3 {
             let before = self.rig.dnsmasq().await;

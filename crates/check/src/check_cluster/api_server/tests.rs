@@ -127,8 +127,8 @@ fn forbidden_kind_fails_if_needed() {
     }
 }
 
-/// `--namespaces` limits the collections of all namespaced kinds except `ConfigMap`: kubedns watches
-/// a single `ConfigMap`.
+/// `--namespaces` limits the collections of all namespaced kinds except `ConfigMap`: kubedns
+/// watches a single `ConfigMap`.
 #[test]
 fn collections_follow_flags() {
     let path = |collection: &Collection| format!("{collection:?}");

@@ -30,8 +30,8 @@ fn upstream_finding_keeps_text_action_and_runbook() {
     assert_eq!(checks[0].runbook, runbook);
 }
 
-/// `has_loop` does not use the finding `forwarding_loop`. If every upstream forwards back to the
-/// pod, the sidecar reports `upstreams_down` instead of that finding.
+/// `has_loop` does not use the finding `forwarding_loop`. If every upstream for external names is
+/// in a loop, the sidecar may report only the finding `upstreams_down`.
 #[test]
 fn loops_come_from_reports_of_kubedns_and_nanny() {
     let kubedns = |loops: f64| json!({"source": "x", "known": {"forwardLoops": loops}});

@@ -120,7 +120,7 @@ async fn upstreams_of_kubedns_are_checked() {
 
 /// dnsmasq forwards `acme.test` to kubedns, and queries the server for external names itself.
 #[tokio::test]
-async fn routes_of_kubedns_without_queries_from_dnsmasq_are_not_checked() {
+async fn kubedns_routes_unused_by_dnsmasq_are_not_checked() {
     let [external, stub] = [
         knowing(".", "REFUSED").await,
         knowing("acme.test.", "REFUSED").await,

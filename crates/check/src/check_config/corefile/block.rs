@@ -36,7 +36,7 @@ impl Block {
         }
     }
 
-    /// Adds a directive without options.
+    /// Adds a directive without a block of options.
     pub(super) fn add(&mut self, directive: impl Into<String>) {
         self.lines.push(directive.into());
     }

@@ -1,5 +1,5 @@
-//! Files on a dead mount. The tests use named pipes as such files, because opening a named pipe for
-//! reading waits for a writer.
+//! Files on a dead mount: a read of such a file hangs. The tests use named pipes as such files,
+//! because opening a named pipe for reading waits for a writer.
 
 use std::fs::{self, OpenOptions};
 use std::future::Future;

@@ -215,7 +215,7 @@ async fn plugin_children_end_with_plugin() {
 }
 
 #[tokio::test]
-async fn failed_renewal_keeps_valid_token() {
+async fn failed_renewal_keeps_token_until_it_expires() {
     for (what, valid, expected) in [
         (
             "in its last minute",

@@ -176,7 +176,7 @@ fn through<T: PackKeyed>(object: &T) -> Option<T> {
     object.pack(&mut octets);
     let mut from = octets.as_slice();
     let unpacked = T::unpack(ObjectKey::new("apps", "web"), &mut from);
-    assert!(from.is_empty(), "nothing may be left over");
+    assert!(from.is_empty(), "unpacking must read all octets");
     // Unpacking truncated octets returns `None` and does not panic.
     for end in 0..octets.len() {
         assert!(

@@ -272,7 +272,7 @@ fn external_zone_follows_changes_of_index() {
 }
 
 #[test]
-fn disabled_option_publishes_no_zone() {
+fn external_zone_is_not_published_when_off() {
     let (mut index, published) = index(ExternalRecords::Off);
     sync(&mut index);
     assert!(published.get().zones.is_empty());

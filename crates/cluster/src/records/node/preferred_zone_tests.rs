@@ -81,7 +81,7 @@ fn node(endpoints: &[&str], zone: Option<&str>, publish_not_ready: bool) -> Serv
         .unwrap()
 }
 
-/// The last octets of the addresses at a path below the Service.
+/// The last parts of the addresses at a path below the Service (`1` for `10.0.0.1`).
 fn found(node: &ServiceNode, path: &[&str]) -> String {
     let mut found = Vec::new();
     node.visit(

@@ -29,7 +29,7 @@ async fn failing_slices_have_a_head_start() {
         );
         assert!(
             due_now(&selection, FeedPhase::Refused),
-            "Endpoints must not wait for refused slices"
+            "Endpoints must not wait for slices that have been refused for a minute"
         );
         tokio::time::advance(HEAD_START).await;
         selection.note_endpoints_listed();
@@ -41,7 +41,7 @@ async fn failing_slices_have_a_head_start() {
 }
 
 /// If many instances start at once, the API server may be too busy (HTTP status 429) for longer
-/// than the head start. The phase of slices is then [`FeedPhase::Away`].
+/// than the head start. The feed of slices is then in the phase [`FeedPhase::Away`].
 #[tokio::test(start_paused = true)]
 async fn busy_api_server_gets_no_request_for_endpoints() {
     for stale_slices in [false, true] {

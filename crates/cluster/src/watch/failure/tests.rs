@@ -21,7 +21,7 @@ fn response_code_determines_the_failure() {
 }
 
 #[test]
-fn rejected_certificates_concern_credentials() {
+fn failures_that_concern_credentials_are_recognized() {
     use rustls::AlertDescription as Alert;
     let alert =
         |alert| RequestFailure::Unreachable(rustls::Error::AlertReceived(alert).to_string());

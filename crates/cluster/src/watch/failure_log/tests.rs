@@ -5,7 +5,8 @@ fn connection_refused() -> RequestFailure {
     RequestFailure::Unreachable("Connection refused".to_owned())
 }
 
-/// The seconds at which a failure is logged, if each kind fails once a second for `lasts` seconds.
+/// The seconds at which failures are logged, if each of three kinds fails once a second for `lasts`
+/// seconds.
 async fn logged_seconds(outage: &ApiOutage, lasts: u32) -> Vec<u32> {
     let mut logged = Vec::new();
     for second in 0..lasts {

@@ -49,6 +49,8 @@ impl<E: Send + 'static> CollectionFeed<E> {
         let refusal = self.refusal_state();
         let mut pause = self.pauses.next_pause(failure, refusal);
         // A list costs the API server more than a watch, so lists have growing pauses of their own.
+        // If the API server no longer has the requested version, `next_pause` has already added
+        // such a pause.
         if position.relist_if_lost(failure) && !failure.ends_history() {
             pause = pause.max(self.pauses.relist_pause());
         }

@@ -14,7 +14,8 @@ fn mk_forwarder() -> Forwarder {
     Forwarder::new(ForwardLimits::default(), metrics)
 }
 
-/// Queries the server until the forwarder considers it down, which takes three failures in a row.
+/// Sends three queries to a server whose port is closed. After three failures in a row, the
+/// forwarder considers the server down.
 async fn exhaust(forwarder: &Forwarder, server: &Upstream) {
     for name in [&b"\x01a\0"[..], b"\x01b\0", b"\x01c\0"] {
         let servers = [server.clone()].into();

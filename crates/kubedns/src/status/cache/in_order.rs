@@ -44,7 +44,8 @@ struct Window<'a, K, V> {
 }
 
 impl<K: Ord, V> Window<'_, K, V> {
-    /// Keeps the pair if its key is one of the smallest keys so far.
+    /// Keeps the pair, unless its key was in an earlier window, or the window is full of smaller
+    /// keys.
     fn offer(&mut self, key: K, value: V) {
         let was_visited = self.above.is_some_and(|above| key <= *above);
         let is_full = self.pairs.len() == WINDOW;

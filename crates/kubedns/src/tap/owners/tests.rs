@@ -144,7 +144,7 @@ async fn owners_are_found_in_both_encodings() {
 }
 
 #[test]
-fn pod_without_address_is_no_owner() {
+fn pod_with_other_address_is_no_owner() {
     let found = [
         ScheduledPod::from_api(&pod("a/b Running c pod 10.0.0.1").to_string())
             .unwrap()

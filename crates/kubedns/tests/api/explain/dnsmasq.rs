@@ -82,8 +82,8 @@ impl Pod {
         counts.sum()
     }
 
-    /// Sends a query to dnsmasq, and returns the server to which dnsmasq forwards the query, or
-    /// `nobody` if dnsmasq answers it from its cache.
+    /// Sends a query to dnsmasq. Returns the server to which dnsmasq forwards the query; `nobody`
+    /// if dnsmasq does not forward it, for example because the answer is in the cache.
     async fn asks(&self, name: &str, rtype: &str) -> &'static str {
         self.stub.forget();
         self.upstream.forget();

@@ -68,7 +68,7 @@ async fn explanation_warns_of_refused_kind() {
         let rule = cluster.faults.forbid(resource);
         cluster.faults.cut_watches();
 
-        // The other watches are opened again.
+        // The other watches are opened again, so the warning names only this kind.
         let expected = format!("no watch of {kind} is open: kubedns does not see their changes");
         eventually(PATIENCE, || async {
             let explanation = kubedns.explain("name=web.apps&type=A").await;
@@ -120,7 +120,7 @@ async fn explanation_warns_of_snapshot_records() {
     let directory = tempfile::tempdir().unwrap();
     let flag = format!("--snapshot-dir={}", directory.path().display());
     let kubedns = ready(&cluster, &[&flag]).await;
-    // Wait for this very file: a temporary file appears earlier in the same directory.
+    // A temporary file appears earlier in the same directory, so the test waits for this file name.
     let file = directory.path().join("kubedns.snapshot");
     kubedns.until(|| async { file.exists() }).await;
     drop(kubedns);

@@ -169,7 +169,7 @@ fn options_are_removed_with_values() {
 /// arguments. It leaves the fixed ones to dnsmasq: they are in a group of short options such as
 /// `-kS192.0.2.1`, or in a file. A server given by name is in neither list.
 #[test]
-fn servers_for_all_names_are_movable_or_fixed() {
+fn movable_and_fixed_servers_for_all_names_are_found() {
     for (line, movable, fixed) in [
         (
             "-k --server=192.0.2.1#5353@eth0",

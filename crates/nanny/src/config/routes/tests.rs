@@ -3,8 +3,8 @@
 use super::*;
 use crate::config::arguments::DnsmasqArguments;
 
-/// Computes routes. The SERVFAIL server is at port 9999. kubedns is behind dnsmasq and follows the
-/// configuration.
+/// Computes routes. The SERVFAIL server (see [`RouteSources::servfail_server`]) is at port 9999.
+/// kubedns is behind dnsmasq and follows `config`.
 pub(crate) fn computed(
     config: &Config,
     resolv_conf: &[Nameserver],
@@ -49,7 +49,7 @@ fn parse(data: &[(&str, &str)]) -> Config {
 }
 
 /// Computes routes from `stubDomains`, `upstreamNameservers` and the servers of resolv.conf.
-/// Returns the routes and omissions, separated by semicolons.
+/// Returns the routes and the omitted servers, separated by semicolons.
 fn compute(
     stub_domains: &str,
     upstreams: &str,
@@ -246,10 +246,10 @@ fn tls_and_tcp_servers_are_queried_by_kubedns() {
     assert_eq!(encrypted, "127.0.0.1#10053");
 }
 
-/// Computes the routes for each forwarder, before and after kubedns is known to follow the
-/// configuration.
+/// The cases differ in the forwarder, in the upstreams, and in whether kubedns is known to follow
+/// the same configuration.
 #[test]
-fn tls_upstreams_get_servfail_until_kubedns_follows() {
+fn tls_upstreams_need_kubedns_that_follows_configuration() {
     const PLAIN: &str = r#"["192.0.2.2"]"#;
     const TLS: &str = r#"["192.0.2.2", "tls://192.0.2.3"]"#;
     let names = ResolvedNames::default();
@@ -370,7 +370,7 @@ fn external_rules_lead_to_kubedns() {
 }
 
 #[test]
-fn own_addresses_are_omitted_as_loops() {
+fn servers_at_listen_address_are_omitted_as_loops() {
     assert_eq!(
         plain(
             r#"{"a.example": ["127.0.0.1"], "b.example": ["127.0.0.1", "192.0.2.1"]}"#,

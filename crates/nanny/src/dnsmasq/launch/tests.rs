@@ -114,8 +114,8 @@ fn conflicts_are_resolved_and_reported() {
     assert!(!plan("-k --no-poll").follow_resolv);
 }
 
-/// Tests `-forward=kubedns`. Each case begins with further arguments of the user. The expectation
-/// follows: the arguments that are kept, the option that the nanny does not add, and the note.
+/// Tests `-forward=kubedns`. Each case has further arguments of the user, those of them that the
+/// nanny keeps, the option that the nanny does not add, and a part of the note.
 #[test]
 fn forward_to_kubedns_adds_options_that_user_did_not_give() {
     let root = root_user();
@@ -371,8 +371,8 @@ fn mended(case: &str, effect: &mut Effect) {
                 .map(|last| format!("/acme.example/203.0.113.{last}"))
                 .collect();
         }
-        // kube-dns passes the name to dnsmasq, which then does not start. Here, queries for the
-        // stub domain get SERVFAIL until the name resolves.
+        // kube-dns passes the name to dnsmasq, which then does not start. Until the name resolves,
+        // this nanny routes the stub domain to the SERVFAIL server (127.0.0.1#9999 in this test).
         "stub server by name that does not resolve"
         | "stub server by cluster name that is not there" => {
             effect.servers = vec!["/acme.example/127.0.0.1#9999".to_owned()];

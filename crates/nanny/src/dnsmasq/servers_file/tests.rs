@@ -1,4 +1,4 @@
-//! The text of the servers file. A ConfigMap can only add lines for servers that were validated.
+//! The text of the servers file. A ConfigMap adds only lines with validated domains and addresses.
 
 use std::collections::BTreeMap;
 

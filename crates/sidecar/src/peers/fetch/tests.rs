@@ -82,7 +82,7 @@ async fn unusable_urls_fail() {
 
 /// A named pipe simulates a file on a dead mount: opening the pipe waits for a writer.
 #[tokio::test]
-async fn hanging_file_times_out_until_released() {
+async fn fetch_of_hanging_file_fails_until_released() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("status.json");
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();

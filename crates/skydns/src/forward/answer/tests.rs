@@ -10,8 +10,8 @@ const QUERY: &[u8] = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x01\x01A\x04
 /// Length of the OPT record in the query.
 const OPT: usize = 11;
 
-/// An upstream's answer to `a.test. A` with the flags `flags`, one address and an OPT record with
-/// an option of `option` octets.
+/// An upstream's answer to `a.test. A` with the flags `flags`, one address and an OPT record. The
+/// record has one option, with `option` octets of data.
 fn upstream(flags: u16, option: u16) -> Vec<u8> {
     let [high, low] = flags.to_be_bytes();
     let mut message = vec![9, 9, high, low, 0, 1, 0, 1, 0, 0, 0, 1];
@@ -97,7 +97,7 @@ fn query_without_edns_gets_no_opt() {
 }
 
 #[test]
-fn extended_rcode_needs_edns() {
+fn extended_rcode_becomes_servfail_without_edns() {
     let mut octets = upstream(0x8180, 0);
     let extended_rcode = octets.len() - 10;
     octets[extended_rcode] = 1;

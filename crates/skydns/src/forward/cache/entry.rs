@@ -17,7 +17,7 @@ use crate::forward::key::{BorrowedQueryKey, QueryKey, UpstreamList};
 use crate::forward::query::QueryKind;
 use crate::forward::{UpstreamQuery, UpstreamReply, answer};
 
-/// Upper limit of a TTL in seconds, so that a wrong record is not kept for more than a day.
+/// Upper limit of a TTL in seconds, so that a wrong record is fresh for a day at most.
 const MAX_TTL: u32 = 86_400;
 /// Upper limit of the TTL of a negative answer, in seconds (RFC 2308, section 5).
 const MAX_NEGATIVE_TTL: u32 = 10_800;
@@ -57,7 +57,7 @@ pub(super) struct EntryHead {
     /// The upstreams of the key.
     upstreams: SharedUpstreams,
     pub(super) received: CacheTime,
-    /// The addresses, if there are several. Their order changes with each answer.
+    /// The addresses, if [`CacheEntry::append_answer`] can rotate them (see [`RotatedRecords`]).
     addresses: Option<RotatedRecords>,
     /// Time after `received` during which the reply is fresh, in seconds.
     pub(super) lifetime: u32,

@@ -5,8 +5,8 @@ use prometheus::{
     register_int_gauge_with_registry,
 };
 
-/// The metrics of a [`ReplyCache`](super::ReplyCache), all under `kubedns_forward_`. Clones share
-/// their values.
+/// The metrics of a [`ReplyCache`](super::ReplyCache). Their names begin with `kubedns_forward_`.
+/// Clones share their values.
 #[derive(Clone, Debug)]
 pub struct CacheMetrics {
     pub(super) hits: IntCounter,
@@ -24,7 +24,7 @@ pub(super) struct CacheSize {
 }
 
 impl CacheMetrics {
-    /// Registers the metrics, all zero.
+    /// Registers the metrics with the value zero.
     pub fn new(registry: &Registry) -> prometheus::Result<Self> {
         Ok(Self {
             hits: register_counter(

@@ -44,8 +44,8 @@ impl StaleOutages {
         }
     }
 
-    /// Records that the upstreams answered. The outage ends when nothing has failed for `quiet`:
-    /// some names may fail while other names are answered.
+    /// Records that the upstreams answered. This answer ends the outage only if nothing has failed
+    /// for `quiet`, because some names may fail while other names are answered.
     pub(super) fn record_answer(&self, upstreams: &UpstreamList, quiet: Duration, now: Instant) {
         let mut outages = self.0.lock();
         let Some(StaleOutage {

@@ -89,7 +89,7 @@ fn option(code: u16) -> Opt {
 }
 
 #[test]
-fn cached_reply_answers_equal_queries() {
+fn cached_reply_answers_only_queries_with_equal_key() {
     let dnssec_ok = Opt {
         udp: 1232,
         dnssec_ok: true,

@@ -9,7 +9,7 @@ use crate::forward::UpstreamReply;
 use crate::forward::failure::UpstreamFailure;
 use crate::forward::pool::AskError;
 
-/// Maximum number of retries after a connection ended before the query was sent.
+/// Maximum number of retries of a query after [`AskError::Unsent`].
 const MAX_UNSENT: usize = 32;
 /// Placeholder for the ID of a query, until the connection chooses the ID.
 const CHOSEN_LATER: u16 = 0;

@@ -14,8 +14,9 @@ pub(crate) use receiver::ReplyReceiver;
 pub(in crate::forward) use sockets::UdpSockets;
 
 /// Sends the query with a new ID from a socket of [`UdpSockets`], and waits for the reply until the
-/// deadline. The query is sent once more after
-/// [`ForwardLimits::resend_after`](crate::forward::ForwardLimits::resend_after) without a reply.
+/// deadline. The query is sent once more if
+/// [`ForwardLimits::resend_after`](crate::forward::ForwardLimits::resend_after) passes before the
+/// deadline, without a reply or a failure.
 pub(super) async fn query_upstream(
     exchange: UpstreamExchange<'_>,
     edns: bool,

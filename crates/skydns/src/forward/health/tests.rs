@@ -26,8 +26,8 @@ fn name(question: &Arc<QueryKey>) -> &[u8] {
     &question.query.name
 }
 
-/// The last octets of the upstreams, in order: the living ones, `|`, the dead ones, and then the
-/// ones to probe.
+/// The last octets of the upstreams, in order: those alive, `|`, and the dead ones. If upstreams
+/// are to be probed, `, probe` and their last octets follow.
 fn ordered(health: &UpstreamHealth, upstreams: &[u8], now: Instant) -> String {
     let upstreams: Vec<_> = upstreams.iter().map(|n| upstream(*n)).collect();
     let order = health.order(&upstreams, now);
@@ -238,7 +238,7 @@ enum Past {
 }
 
 #[test]
-fn upstream_is_down_after_recent_failures() {
+fn upstream_is_down_only_after_recent_failures() {
     use Past::{Answered, Died, Refused, ServerFailure, Silent};
     let (first, now) = (upstream(1), Instant::now());
     let cases: [(&str, &[Past], bool); 11] = [

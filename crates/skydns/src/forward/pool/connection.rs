@@ -29,8 +29,8 @@ const MAX_UNSENT: usize = 16 * 1024;
 const READ_BUFFER: usize = 4096;
 /// Maximum number of replies with an ID that belongs to no query, for each connection.
 const MAX_MISMATCHES: usize = 64;
-/// If more queries than this wait for a reply, the permits of abandoned queries are freed. A query
-/// is abandoned when its caller has stopped waiting.
+/// If more queries than this wait for a reply, abandoned queries lose their permits (see
+/// [`PendingQuery`]). A query is abandoned when its caller has stopped waiting.
 const MANY_WAITING: usize = 16;
 /// If more IDs than this are in use, the connection takes no further queries. The IDs of abandoned
 /// queries count, too.

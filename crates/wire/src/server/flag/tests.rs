@@ -1,9 +1,9 @@
-//! Servers in flags.
+//! Parsing of servers in flags.
 
 use super::*;
 
 #[test]
-fn flag_server_parses() {
+fn server_in_flag_is_parsed() {
     let cases = [
         ("127.0.0.1:10053", "127.0.0.1:10053"),
         ("127.0.0.1", "127.0.0.1:53"),
@@ -45,7 +45,7 @@ fn malformed_flag_is_rejected() {
 }
 
 #[test]
-fn flag_server_equals_constructed_server() {
+fn parsed_server_equals_constructed_server() {
     let server = ServerAddr::from_flag("127.0.0.1:53");
     assert_eq!(server, Ok(ServerAddr::new("127.0.0.1", 53)));
     let server = ServerAddr::from_flag("[::1]:53");

@@ -57,8 +57,8 @@ fn ask(name: &str, dnssec_ok: Option<bool>) -> Vec<u8> {
     .wire()
 }
 
-/// The OPT record of the queries. An answer has the same OPT record if the upstream's reply has
-/// none.
+/// The OPT record of the queries with EDNS. If the upstream's reply has no OPT record, the answer
+/// to such a query has the same OPT record.
 fn our_opt(dnssec_ok: bool) -> Opt {
     Opt {
         udp: 1232,
@@ -311,7 +311,7 @@ fn entry_state_depends_on_age_and_failures() {
     }
 }
 
-/// Each entry of the cache has a head, so a larger head would make the cache larger.
+/// A larger head would enlarge every entry of the cache.
 #[test]
 fn entry_head_has_48_octets() {
     assert_eq!(size_of::<EntryHead>(), 48);
@@ -323,7 +323,7 @@ proptest! {
     /// parse the answer. The answer is longer than the reply by at most 17 octets: an OPT record
     /// with an extended error.
     #[test]
-    fn entry_answers_are_well_formed(
+    fn entry_answers_can_be_parsed(
         flips in proptest::collection::vec((12..200_usize, any::<u8>()), 0..6),
         age in any::<u32>(),
         dnssec_ok in any::<Option<bool>>(),

@@ -33,8 +33,8 @@ fn valid_reply_is_accepted_whole() {
 }
 
 proptest! {
-    /// A change of one octet in the ID or the question makes a reply invalid, except a change of
-    /// upper or lower case.
+    /// A change of one octet in the ID or the question makes a reply invalid, unless it only
+    /// changes the case of a letter.
     #[test]
     fn changed_id_or_question_is_rejected(at in prop_oneof![0..2_usize, 12..34_usize], octet in any::<u8>()) {
         let mut bytes = right();

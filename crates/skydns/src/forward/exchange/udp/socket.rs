@@ -334,7 +334,7 @@ mod tests {
         assert!(socket.add_query(&query(), now).is_none());
 
         let ids: std::collections::HashSet<u16> = queries.iter().map(|query| query.id).collect();
-        assert_eq!(ids.len(), MAX_QUERIES, "an ID must be used once");
+        assert_eq!(ids.len(), MAX_QUERIES, "no ID may be used twice");
         assert!(!socket.is_finished(now));
         for id in ids {
             socket.end_query(id, now);
@@ -365,7 +365,7 @@ mod tests {
         let mut waiting = socket.add_query(&query(), now).unwrap();
         socket.end_query(used, now);
 
-        // Repeated replies are ignored, so the query keeps waiting and the flood goes on.
+        // Repeated replies are not counted as mismatches, so they do not fail the waiting query.
         let client = socket.socket().local_addr().unwrap();
         let target = (Ipv4Addr::LOCALHOST, client.port());
         for _ in 0..2 * MAX_QUERIES {

@@ -4,6 +4,9 @@
 //! queries, but only for a short time. Each query is sent from one of several sockets, which is
 //! chosen at random. So an attacker who forges a reply has to guess the port of this socket and the
 //! ID of the query.
+//!
+//! A thread that answers clients over UDP can receive the replies to its own queries. The thread
+//! `upstreams` receives all other replies.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -33,11 +36,10 @@ const OWN_SOCKETS: usize = 4;
 
 /// Maximum number of queries in flight on the sockets of a thread that receives the replies to its
 /// own queries. Such a thread also answers clients, so it must not have too many replies to
-/// receive. The thread `upstreams` receives the replies to further queries.
+/// receive.
 const MAX_OWN_WAITING: usize = 16;
 
-/// Opens sockets for queries. Replies are received by the thread that sends the query, or else by
-/// the thread `upstreams`, which starts with the first query that needs it.
+/// Opens sockets for queries. The thread `upstreams` starts with the first query that needs it.
 #[derive(Debug, Default)]
 pub(in crate::forward) struct UdpSockets {
     shared: Mutex<Option<Arc<OpenSockets>>>,
@@ -175,7 +177,7 @@ impl OpenSockets {
     }
 
     /// Adds the query to a random one of the sockets to `upstream`. Opens a new socket if that
-    /// socket is used up, or does not exist yet.
+    /// socket takes no further queries, or does not exist yet.
     fn add_query(
         &self,
         upstream: &Upstream,
@@ -228,7 +230,8 @@ impl OpenSockets {
             .map_err(|_| UpstreamFailure::NoSocket)?;
 
         table.open.insert(token, Arc::clone(&socket));
-        // While no socket is open, the receiving thread waits without a limit, so it must be woken.
+        // While no socket is open, the receiving thread waits without a timeout. From now on, it
+        // must look for old sockets from time to time.
         if !self.any_open.swap(true, Ordering::Relaxed) {
             self.wake_receiver();
         }

@@ -61,8 +61,8 @@ async fn idle_connection_is_closed() {
     assert!(matches!(late, Err(AskError::Unsent)));
 }
 
-/// A connection that was silent for too long takes no further queries, but still waits for the
-/// replies to earlier queries.
+/// If queries wait and no reply comes for [`REPLY_TIMEOUT`], the connection takes no further
+/// queries. It still waits for the replies to earlier queries, for at most [`DRAIN_TIMEOUT`].
 #[tokio::test(start_paused = true)]
 async fn silent_connection_takes_no_queries() {
     let (connection, mut server, task) = connection(DEEP);
@@ -119,7 +119,7 @@ async fn permits_are_freed_after_reply_or_abandonment() {
     assert_eq!(connection.load(), 0);
 }
 
-/// Late replies count as replies to abandoned queries, not as mismatches.
+/// A reply to an abandoned query is not a mismatch (a reply whose ID belongs to no query).
 #[tokio::test(start_paused = true)]
 async fn late_reply_is_no_mismatch() {
     let (connection, mut server, _task) = connection(4 * MAX_MISMATCHES);
@@ -147,8 +147,8 @@ async fn late_reply_is_no_mismatch() {
     answer.unwrap();
 }
 
-/// The [`ConnectionEnd`] shows whether the server answered only one of several queries, or more
-/// than one.
+/// `one_at_a_time` is true if the server closes the connection after it has answered only one of
+/// several queries. `pipelined` is true if the server has answered more than one query.
 #[tokio::test]
 async fn connection_end_is_reported() {
     for (asked, answered, one_at_a_time, pipelined) in [
