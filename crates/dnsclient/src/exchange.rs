@@ -3,8 +3,7 @@
 //! Every query has a random ID and its own socket, and so a random source port. A reply is accepted
 //! if it comes from the server, has the QR bit, and repeats the query's ID and question. All other
 //! packets are ignored until the timeout. The error texts are those of the Go sidecar, which shows
-//! them on `/healthcheck`. This module adds a note about the ignored packets. If the error text
-//! does not matter, callers use `tcp_retry`, in which hickory-net sends and checks the messages.
+//! them on `/healthcheck`. This module adds a note about the ignored packets.
 
 use std::fmt;
 use std::io;

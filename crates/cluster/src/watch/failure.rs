@@ -213,7 +213,8 @@ pub(super) struct RefusalState {
     pub(super) lasting: bool,
     /// The collection is optional, and none of its objects has to be kept up to date.
     pub(super) dispensable: bool,
-    /// The collection has been listed, and its objects have not been removed since.
+    /// The feed has listed the collection, and has not removed the objects since. It removes them
+    /// when reading is refused and nobody needs them.
     pub(super) known: bool,
 }
 
