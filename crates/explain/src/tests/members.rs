@@ -52,6 +52,15 @@ fn missing_type_of_existing_member_is_the_reason() {
 }
 
 #[test]
+fn unknown_label_before_port_has_no_records() {
+    let rows = [(
+        "h-99._http._tcp.mixed.apps.svc.cluster.local. A",
+        ["no_such_name", "this name has no records of any type"],
+    )];
+    cluster(false).expect(REASON, &rows);
+}
+
+#[test]
 fn all_published_hostnames_are_counted() {
     // If the Service publishes addresses that are not ready, their hostnames are counted, too.
     let words = "h-99.mixed.apps.svc.cluster.local. A";

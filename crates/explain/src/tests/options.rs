@@ -137,7 +137,7 @@ fn external_zone_names_are_explained() {
         "the name resolves, but connections fail: Service apps/shop has no ready endpoints";
     let missing = "there is no Service \"nothing\" in namespace apps";
     let no_type = "the name exists and has no AAAA records";
-    let no_name = "neither this name nor a name below it has records";
+    let no_name = "this name has no records of any type";
     let exposed = [
         "shop.apps.k8s.example. A",
         "_http._tcp.shop.apps.k8s.example. SRV",

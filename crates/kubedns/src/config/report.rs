@@ -74,7 +74,7 @@ pub(super) fn warn_of_stub_domain(config: &Config, flags: &ConfigFlags) {
             "dnsmasq asks kubedns, the stub domain's servers or both, and uses the first answer"
         }
         DnsmasqTopology::Cache | DnsmasqTopology::Direct | DnsmasqTopology::Alone => {
-            "the stub domain's servers are not asked"
+            "the stub domain's servers are asked only with --fallthrough"
         }
     };
     tracing::warn!(

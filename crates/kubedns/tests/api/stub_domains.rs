@@ -19,7 +19,7 @@ async fn stub_domain_equal_to_cluster_domain_causes_one_warning() {
     std::fs::write(config.path().join("stubDomains"), stubs).unwrap();
     let config = format!("--config-dir={}", config.path().display());
     let either = "dnsmasq asks kubedns, the stub domain's servers or both";
-    let none = "the stub domain's servers are not asked";
+    let none = "the stub domain's servers are asked only with --fallthrough";
     for (topology, below, effect) in [
         ("--topology=drop-in", "198.51.100.2", either),
         ("--topology=direct", "198.51.100.1", none),

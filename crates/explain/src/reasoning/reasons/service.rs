@@ -352,7 +352,8 @@ fn no_such_port(
     let exists = ports.iter().any(|known| {
         known.name.eq_ignore_ascii_case(port) && known.protocol.eq_ignore_ascii_case(protocol)
     });
-    // The port has an SRV record, so the query was for another type.
+    // The port has an SRV record, so the query was for another type, or for an unknown label in
+    // front of the port.
     if exists && !port.is_empty() {
         return no_such_records(candidate);
     }

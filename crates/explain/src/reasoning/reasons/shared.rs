@@ -13,10 +13,10 @@ pub(super) fn namespace_not_served(namespace: &str) -> CodedNote {
 /// The name has no records, or none of the types of the query.
 pub(super) fn no_such_records(candidate: &NameCandidate) -> CodedNote {
     // Like kube-dns, kubedns answers NXDOMAIN to A queries for the cluster domain itself, although
-    // names below it have records.
+    // this name has other records.
     let is_apex = matches!(candidate.kind, NameKind::Apex);
     if candidate.outcome() == LookupOutcome::NxDomain && !is_apex {
-        let text = "neither this name nor a name below it has records";
+        let text = "this name has no records of any type";
         return CodedNote::new("no_such_name", text);
     }
 
