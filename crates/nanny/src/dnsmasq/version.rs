@@ -36,7 +36,9 @@ const FIXES: [(DnsmasqRelease, &str); 5] = [
 /// The prefix of Debian 12's package versions, and the number that follows this prefix in the first
 /// package with all [`FIXES`]. dnsmasq from that package still prints 2.90 as its version.
 const DEBIAN_12: (&str, u32) = ("2.90-4~deb12u", 2);
-const DPKG_STATUS: &str = "/var/lib/dpkg/status";
+/// The files in which dpkg's status of the package can be. An image without dpkg, such as that of
+/// the nanny, has a file for each package in `status.d`.
+const DPKG_STATUS: [&str; 2] = ["var/lib/dpkg/status", "var/lib/dpkg/status.d/dnsmasq-base"];
 /// The largest dpkg status file that is read, in bytes.
 const MAX_STATUS: u64 = 16 << 20;
 
@@ -66,7 +68,7 @@ impl DnsmasqVersion {
             .map_err(|error| anyhow!("cannot execute {shown}: {}", without_number(&error)))?;
 
         let output = String::from_utf8_lossy(&output.stdout);
-        Self::parse(&output, package_version()).ok_or_else(|| {
+        Self::parse(&output, package_version(Path::new("/"))).ok_or_else(|| {
             let printed = shorten(output.lines().next().unwrap_or_default(), 100);
             anyhow!("{shown} is not dnsmasq: {shown} --version printed {printed:?}")
         })
@@ -141,14 +143,20 @@ fn is_patched_package(version: &str) -> bool {
         .is_ok_and(|revision: u32| revision >= first_patched)
 }
 
-/// The version of Debian's package, from dpkg's status file.
-fn package_version() -> Option<String> {
-    let metadata = std::fs::metadata(DPKG_STATUS).ok()?;
+/// The version of Debian's package, from dpkg's status below the directory `root`.
+fn package_version(root: &Path) -> Option<String> {
+    DPKG_STATUS
+        .iter()
+        .find_map(|file| version_in_status(&root.join(file)))
+}
+
+fn version_in_status(file: &Path) -> Option<String> {
+    let metadata = std::fs::metadata(file).ok()?;
     if metadata.len() > MAX_STATUS {
         return None;
     }
 
-    let status = std::fs::read(DPKG_STATUS).ok()?;
+    let status = std::fs::read(file).ok()?;
     let status = String::from_utf8_lossy(&status);
     let paragraph = status
         .split("\n\n")
@@ -207,6 +215,25 @@ mod tests {
         ] {
             let missing = dnsmasq(version, Some(package)).missing_fixes();
             assert_eq!(missing.len(), count, "{version} {package}");
+        }
+    }
+
+    #[test]
+    fn package_is_found_in_both_kinds_of_dpkg_status() {
+        const DNSMASQ: &str =
+            "Package: dnsmasq-base\nStatus: install ok installed\nVersion: 2.90-4~deb12u2\n";
+        let with_libc = format!("Package: libc6\nVersion: 2.36-9\n\n{DNSMASQ}\nPackage: zlib1g\n");
+        for (file, status, expected) in [
+            (DPKG_STATUS[0], with_libc.as_str(), Some("2.90-4~deb12u2")),
+            (DPKG_STATUS[1], DNSMASQ, Some("2.90-4~deb12u2")),
+            (DPKG_STATUS[0], "Package: libc6\nVersion: 2.36-9\n", None),
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            let path = root.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, status).unwrap();
+            let version = package_version(root.path());
+            assert_eq!(version.as_deref(), expected, "{file}");
         }
     }
 }
