@@ -6,6 +6,7 @@
     reason = "a test that cannot go on has to end there"
 )]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -73,6 +74,34 @@ fn workflows_are_free_of_lint() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", text(&output.stdout));
+}
+
+#[test]
+fn published_manifests_and_chart_name_images_of_registry() {
+    const REGISTRY: &str = "ghcr.io/owner/kube-dns-rs";
+    let out = tempfile::tempdir().unwrap();
+    let named = |registry: &str| {
+        succeeds(script("named").arg(registry).arg(out.path()));
+    };
+    named(REGISTRY);
+    let found = succeeds(
+        Command::new("grep")
+            .args(["-rhoE", "--include=*.yaml"])
+            .arg("[^ \"]*kube-dns-rs/(kubedns|nanny|sidecar)")
+            .arg(out.path().join("manifests")),
+    );
+    let found: BTreeSet<&str> = found.lines().collect();
+    let expected = IMAGES.map(|image| format!("{REGISTRY}/{image}"));
+    assert_eq!(found, expected.iter().map(String::as_str).collect());
+    let values = out.path().join("charts/kube-dns-rs/values.yaml");
+    let values = fs::read_to_string(values).unwrap();
+    assert!(values.contains(&format!("\n  repository: {REGISTRY}\n")));
+
+    named("");
+    for directory in ["manifests", "charts"] {
+        let [tree, copy] = [repository().as_path(), out.path()].map(|root| root.join(directory));
+        succeeds(Command::new("diff").arg("-r").args([tree, copy]));
+    }
 }
 
 /// A tag of an action can be moved to other code, which could then sign and publish.
