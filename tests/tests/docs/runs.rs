@@ -76,6 +76,7 @@ const ELSEWHERE: &str = "
     docs/troubleshooting.md      | patch configmap               | names servers that do not exist
     docs/troubleshooting.md      | tap --rcode=SERVFAIL          | needs upstreams that fail
     docs/troubleshooting.md      | hello.default                 | tests/tests/e2e.rs::guide_commands_work_when_pasted
+    docs/coredns.md              | create clusterrole            | needs an API server with RBAC
     docs/queries.md              | create clusterrole            | needs an API server with RBAC
     docs/troubleshooting.md      | kubedns_forward_(tls          | needs an upstream over TLS
 ";
