@@ -13,6 +13,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use testkit::table;
+use tests::docs::markdown::{Page, code};
 use tests::manifests::render::{documents, label, manifests_root, render};
 use tests::manifests::{difference, schema};
 
@@ -215,7 +216,13 @@ const OBJECT_VALUES: &str = r#"
     secondaryClusterIP="fd00::a" | Service/kube-dns          | /spec/clusterIPs                      | ["10.96.0.10", "fd00::a"]
     secondaryClusterIP="fd00::a" | Service/kube-dns          | /spec/ipFamilyPolicy                  | "RequireDualStack"
     networkPolicy.create=true    | NetworkPolicy/kube-dns    | /spec                                 | {"podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}, "policyTypes": ["Ingress"], "ingress": [{"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}]}
-    networkPolicy={"create":true} kubedns.args=["--transfer-to=192.0.2.53"] | NetworkPolicy/kube-dns    | /spec/ingress/0/ports/2               | {"port": 10053, "protocol": "TCP"}
+    clusterIP="fd00::"           | Service/kube-dns          | /spec/clusterIP                       | "fd00::"
+    rbac.extraRules=[{"apiGroups":[""],"resources":["nodes"],"verbs":["list"]}] | ClusterRole/kube-dns-extra        | /rules                 | [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]
+    rbac.extraRules=[{"apiGroups":[""],"resources":["nodes"],"verbs":["list"]}] | ClusterRoleBinding/kube-dns-extra | /roleRef/name          | "kube-dns-extra"
+    networkPolicy={"create":true} kubedns.args=["--transfer-to=192.0.2.53"] | NetworkPolicy/kube-dns    | /spec/ingress/0/ports/2               | {"port": 10053, "protocol": "UDP"}
+    networkPolicy={"create":true} kubedns.args=["-transfer_to=192.0.2.53"]  | NetworkPolicy/kube-dns    | /spec/ingress/0/ports/3               | {"port": 10053, "protocol": "TCP"}
+    networkPolicy={"create":true} kubedns.args=["--transfer-to=192.0.2.53","--dns-port=53"] | NetworkPolicy/kube-dns | /spec/ingress/0/ports  | [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]
+    networkPolicy={"create":true} kubedns.args=["--transfer-to=192.0.2.53","--transfer-to="] | NetworkPolicy/kube-dns | /spec/ingress/0/ports | [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]
     networkPolicy={"create":true,"metricsFrom":[{"namespaceSelector":{}}]} | NetworkPolicy/kube-dns    | /spec/ingress/1/from                  | [{"namespaceSelector": {}}]
 "#;
 
@@ -284,6 +291,20 @@ fn values_change_objects_of_node_cache() {
     );
 }
 
+/// A new key of the ConfigMap must get into the schema of the chart, too.
+#[test]
+fn schema_has_documented_keys_of_config_map() {
+    let text = fs::read_to_string(chart().join("values.schema.json")).unwrap();
+    let schema: Value = serde_json::from_str(&text).unwrap();
+    let accepted = schema
+        .pointer("/properties/configMap/properties/data/propertyNames/enum")
+        .unwrap();
+    let page = Page::read("configmap.md");
+    let rows = page.rows("Keys", &["key", "value", "what it does"]);
+    let documented: Vec<&str> = rows.iter().map(|row| code(&row[0])).collect();
+    assert_eq!(*accepted, serde_json::json!(documented));
+}
+
 #[test]
 fn autoscaler_example_can_scale_the_deployment() {
     let example = fs::read_to_string(chart().join("examples/hpa.yaml")).unwrap();
@@ -345,7 +366,24 @@ const MISPLACED: &str = r#"
     nodeLocal.image="a"                                         | nodeLocal.image: the shape hardened has no cache on the nodes
     nodeLocal.args=["-a"]                                       | nodeLocal.args: the shape hardened has no cache on the nodes
     shape="nodelocal" clusterIP="fd00::a"                       | clusterIP: the cache of the shape nodelocal needs an IPv4 address
-    kubedns.args=["--pods=verified"]                            | kubedns.args: --pods=verified needs rbac.pods=true
+    kubedns.args=["--pods=verified"]                            | kubedns.args: --pods=verified needs rbac.pods=true, because the shape hardened does not let kubedns list and watch pods
+    kubedns.args=["-pods=verified"]                             | kubedns.args: --pods=verified needs rbac.pods=true
+    kubedns.args=["--pods=insecure","--pods=verified"]          | kubedns.args: --pods=verified needs rbac.pods=true
+    kubedns.args=["--pods=node"]                                | kubedns.args: --pods=node needs rbac.pods=true
+    kubedns.args=["--namespace_selector=team=a"]                | kubedns.args: --namespace-selector=team=a needs a rule in rbac.extraRules: {apiGroups: [""], resources: [namespaces], verbs: [list, watch]}, because the shape hardened does not let
+    kubedns.args=["--prefer-zone=auto"]                         | kubedns.args: --prefer-zone=auto needs a rule in rbac.extraRules: {apiGroups: [""], resources: [nodes]
+    shape="ha" kubedns.args=["--prefer-zone=hints"]             | kubedns.args: --prefer-zone=hints needs a rule in rbac.extraRules: {apiGroups: [""], resources: [nodes]
+    shape="stock-1.36" kubedns.args=["--prefer-zone=eu-1a"]     | kubedns.args: --prefer-zone=eu-1a needs a rule in rbac.extraRules: {apiGroups: ["discovery.k8s.io"], resources: [endpointslices]
+    shape="stock-1.36" kubedns.args=["--zonal-names"]           | kubedns.args: --zonal-names=true needs a rule
+    shape="trial" kubedns.args=["--endpoints-source=endpointslices"] | kubedns.args: --endpoints-source=endpointslices needs a rule
+    kubedns.args=["--clusterset-domain=clusterset.local"]       | kubedns.args: --clusterset-domain=clusterset.local needs a rule in rbac.extraRules: {apiGroups: ["multicluster.x-k8s.io"], resources: [serviceimports]
+    kubedns.args=["--namespace-selector=a"] rbac.extraRules=[{"apiGroups":[""],"resources":["namespaces"],"verbs":["list"]}] | --namespace-selector=a needs a rule
+    kubedns.args=["--namespace-selector=a"] rbac.extraRules=[{"apiGroups":["apps"],"resources":["namespaces"],"verbs":["*"]}] | --namespace-selector=a needs a rule
+    kubedns.args=["--config-map=kube-dns"]                      | kubedns.args: --config-map=kube-dns and --config-dir=/kube-dns-config of the shape hardened exclude each other; add --config-dir= to use the ConfigMap
+    kubedns.args=["--config-map=kube-dns","--config-dir="]      | kubedns.args: --config-map=kube-dns needs a rule in rbac.extraRules: {apiGroups: [""], resources: [configmaps]
+    kubedns.args=["--daemonset=kube-system/kube-dns"]           | kubedns.args: --daemonset=kube-system/kube-dns: the shape hardened has no DaemonSet of kube-dns
+    shape="node" rbac.pods=true                                 | rbac.pods: the shape node lets kubedns watch pods anyway
+    shape="node" tolerations=[{"operator":"Exists"}]            | tolerations: the pods of the shape node tolerate every taint anyway
     shape="nodelocal" secondaryClusterIP="fd00::a"              | secondaryClusterIP: the Service of the shape nodelocal cannot have two addresses
     secondaryClusterIP="10.0.0.1"                               | secondaryClusterIP: 10.0.0.1 and clusterIP 10.96.0.10 are of the same IP family
     networkPolicy.metricsFrom=[{"namespaceSelector":{}}]        | networkPolicy.metricsFrom has no effect without networkPolicy.create
@@ -361,18 +399,80 @@ fn misplaced_value_is_rejected_with_reason() {
     assert_refused(MISPLACED);
 }
 
+/// Values that fit, although similar values in `MISPLACED` do not.
+const FITTING: &str = r#"
+    kubedns.args=["--pods=verified","--pods=insecure"]
+    kubedns.args=["--pods=verified"] rbac.pods=true
+    kubedns.args=["--pods=verified"] rbac.extraRules=[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]
+    shape="node" kubedns.args=["--pods=verified","--prefer-zone=auto"]
+    kubedns.args=["--prefer-zone=eu-1a","--zonal-names"]
+    shape="stock-1.36" kubedns.args=["--zonal-names=false"]
+    kubedns.args=["--namespace-selector=team=a"] rbac.extraRules=[{"apiGroups":[""],"resources":["namespaces"],"verbs":["list","watch"]}]
+    kubedns.args=["--namespace-selector=team=a","--kubecfg-file=/key/config"]
+    kubedns.args=["--clusterset-domain=clusterset.local"] rbac.extraRules=[{"apiGroups":["multicluster.x-k8s.io"],"resources":["serviceimports"],"verbs":["list","watch"]}]
+    kubedns.args=["--config-map=dns","--config-dir="] rbac.extraRules=[{"apiGroups":[""],"resources":["configmaps"],"resourceNames":["dns"],"verbs":["list","watch"]}]
+    kubedns.args=["--config-map="]
+    configMap={"create":true,"data":{"rebindProtection":"{}","bogusPriv":"true"}}
+    clusterIP="2001:db8:0:1:2:3:4:a"
+    secondaryClusterIP="fd00::1:a"
+    tolerations=[{"key":"a","operator":"Equal","value":"b","effect":"NoExecute","tolerationSeconds":5}]
+"#;
+
+#[test]
+fn fitting_value_is_accepted() {
+    if is_helm_missing() {
+        return;
+    }
+    for [values] in table::rows(FITTING) {
+        for object in installed(&values.split(' ').collect::<Vec<_>>()) {
+            assert_eq!(schema::check(&object), Ok(()), "{values}");
+        }
+    }
+}
+
+/// Without `NODE_NAME`, kubedns does not start with these flags. Of the shapes, only `node` sets
+/// the variable for kubedns.
+#[test]
+fn kubedns_gets_node_name_for_flags_that_need_it() {
+    if is_helm_missing() {
+        return;
+    }
+    let rules = r#"rbac.extraRules=[{"apiGroups":[""],"resources":["nodes","pods"],"verbs":["list","watch"]}]"#;
+    for flag in ["--prefer-zone=auto", "-prefer_zone=hints", "--pods=node"] {
+        let value = format!(r#"{rules} kubedns.args=["{flag}"]"#);
+        let expected =
+            r#"{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}"#;
+        let pointer = "/spec/template/spec/containers/0/env/1";
+        check_value("hardened", &value, "Deployment/kube-dns", pointer, expected);
+    }
+}
+
 /// Wrong values, each with a name or path that the error must contain.
 const WRONG: &str = r#"
     shape="fast"                                             | shape
     clusterDomain="cluster.local."                           | clusterDomain
     clusterIP="dns"                                          | clusterIP
+    clusterIP="999.1.1.1"                                    | clusterIP
+    clusterIP="10.0.0.10."                                   | clusterIP
+    clusterIP=":::"                                          | clusterIP
+    clusterIP="1:2:3:4:5:6:7::8"                             | clusterIP
+    clusterIP=""                                             | clusterIP
+    secondaryClusterIP="fd00:a"                              | secondaryClusterIP
     replicas=-1                                              | replicas
     kubedns.arg=["--v=4"]                                    | arg
+    kubedns=null                                             | missing property 'kubedns'
+    sidecar.args=null                                        | missing property 'args'
     sidecar.args=["v=4"]                                     | sidecar/args
     configMap.data={"stubDomains":{}}                        | configMap/data/stubDomains
+    configMap.data={"stubDomain":"{}"}                       | stubDomain
     image.pullPolicy="Sometimes"                             | image/pullPolicy
     affinity={"podAffinities":{}}                            | podAffinities
     extraVolumes=[{"name":"a"}]                              | extraVolumes/0
+    extraVolumes=[{"secret":{},"emptyDir":{}}]               | extraVolumes/0
+    extraVolumes=[{"name":"a","secrt":{}}]                   | secrt
+    extraVolumes=[{"name":"a","secret":{},"emptyDir":{}}]    | extraVolumes/0
+    tolerations=[{"foo":"bar"}]                              | foo
+    rbac.extraRules=[{"apiGroups":[""],"verbs":["list"]}]    | rbac/extraRules/0
     sidecar.extraVolumeMounts=[{"name":"a","mountPath":"a"}] | sidecar/extraVolumeMounts/0
     networkPolicy.metricsFrom=[{"pods":{}}]                  | pods
     secondaryClusterIP="dns"                                 | secondaryClusterIP

@@ -5,10 +5,19 @@
 {{- $names := list -}}
 {{- $containers := list -}}
 {{- $volumes := list -}}
+{{- $tolerations := list -}}
+{{- $rules := list -}}
+{{- $kubedns := $values.kubedns.args -}}
 {{- range .objects -}}
 {{- $names = append $names (printf "%s/%s" .kind .metadata.name) -}}
+{{- /* The roles of kubedns; system:kube-dns-autoscaler is for another ServiceAccount. */ -}}
+{{- if and (eq .kind "ClusterRole") (hasPrefix "kube-dns-" .metadata.name) }}{{ $rules = concat $rules .rules }}{{ end -}}
 {{- if include "is.kube-dns" . -}}
-{{- range .spec.template.spec.containers }}{{ $containers = append $containers .name }}{{ end -}}
+{{- $tolerations = .spec.template.spec.tolerations -}}
+{{- range .spec.template.spec.containers -}}
+{{- $containers = append $containers .name -}}
+{{- if eq .name "kubedns" }}{{ $kubedns = concat .args $kubedns }}{{ end -}}
+{{- end -}}
 {{- range .spec.template.spec.volumes }}{{ $volumes = append $volumes .name }}{{ end -}}
 {{- end -}}
 {{- end -}}
@@ -46,8 +55,34 @@
 {{- fail "clusterIP: the cache of the shape nodelocal needs an IPv4 address" -}}
 {{- end -}}
 
-{{- if and (has "--pods=verified" $values.kubedns.args) (not $values.rbac.pods) (not (has "ClusterRole/kube-dns-node" $names)) -}}
-{{- fail "kubedns.args: --pods=verified needs rbac.pods=true, or kubedns is never ready" -}}
+{{- $directory := include "flag" (dict "flag" "config-dir" "args" $kubedns) -}}
+{{- with include "flag" (dict "flag" "config-map" "args" $kubedns) -}}
+{{- if $directory -}}
+{{- fail (printf "kubedns.args: --config-map=%s and --config-dir=%s of the shape %s exclude each other; add --config-dir= to use the ConfigMap, or leave --config-map out" . $directory $shape) -}}
+{{- end -}}
+{{- end -}}
+{{- with include "flag" (dict "flag" "daemonset" "args" $kubedns) -}}
+{{- if not (has "DaemonSet/kube-dns" $names) -}}
+{{- fail (printf "kubedns.args: --daemonset=%s: the shape %s has no DaemonSet of kube-dns, only node has" . $shape) -}}
+{{- end -}}
+{{- end -}}
+{{- /* With one of these flags, kubedns does not use its ServiceAccount, so the roles say nothing. */ -}}
+{{- $elsewhere := or (include "flag" (dict "flag" "kubecfg-file" "args" $kubedns)) (include "flag" (dict "flag" "kube-master-url" "args" $kubedns)) -}}
+{{- range include "flags.with.permissions" . | fromYamlArray -}}
+{{- $value := include "flag" (dict "flag" .flag "args" $kubedns) -}}
+{{- $needed := and (not $elsewhere) (regexMatch (printf "^(%s)$" .value) $value) -}}
+{{- if and $needed (not (include "may.watch" (dict "rules" $rules "group" .group "resource" .resource "name" $value))) -}}
+{{- $remedy := printf "a rule in rbac.extraRules: {apiGroups: [%q], resources: [%s], verbs: [list, watch]}" .group .resource -}}
+{{- if eq .resource "pods" }}{{ $remedy = "rbac.pods=true" }}{{ end -}}
+{{- fail (printf "kubedns.args: --%s=%s needs %s, because the shape %s does not let kubedns list and watch %s" .flag $value $remedy $shape .resource) -}}
+{{- end -}}
+{{- end -}}
+
+{{- if and $values.rbac.pods (has "ClusterRole/kube-dns-node" $names) -}}
+{{- fail (printf "rbac.pods: the shape %s lets kubedns watch pods anyway, so this value has no effect; leave it false" $shape) -}}
+{{- end -}}
+{{- if and $values.tolerations (has (dict "operator" "Exists") $tolerations) -}}
+{{- fail (printf "tolerations: the pods of the shape %s tolerate every taint anyway, so this value has no effect; leave it empty" $shape) -}}
 {{- end -}}
 
 {{- if not (has "DaemonSet/node-local-dns" $names) -}}

@@ -1,9 +1,14 @@
-{{- /* Gives "yes" if kubedns has the flag --transfer-to, and nothing otherwise. */ -}}
-{{- define "has.transfers" -}}
-{{- range .Values.kubedns.args }}{{ if hasPrefix "--transfer-to=" . }}yes{{ end }}{{ end -}}
+{{- /* Gives the DNS port of kubedns in .containers if secondaries need it besides port 53, and nothing otherwise. */ -}}
+{{- define "transfer.port" -}}
+{{- range .containers -}}
+{{- if and (eq .name "kubedns") (include "flag" (dict "flag" "transfer-to" "args" .args)) -}}
+{{- $port := include "flag" (dict "flag" "dns-port" "args" .args) -}}
+{{- if ne $port "53" }}{{ $port }}{{ end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
-{{- /* The NetworkPolicy of the pods of a Deployment, .deployment. */ -}}
+{{- /* The NetworkPolicy of the pods of a Deployment, .deployment, whose containers have all their arguments. */ -}}
 {{- define "networkPolicy" -}}
 ---
 apiVersion: networking.k8s.io/v1
@@ -22,15 +27,10 @@ spec:
   - ports:
     - {port: 53, protocol: UDP}
     - {port: 53, protocol: TCP}
-    {{- if include "has.transfers" .root }}
-    {{- range .deployment.spec.template.spec.containers }}
-    {{- range .ports }}
-    {{- if eq .name "dns-tcp-local" }}
-    # Zone transfers from kubedns itself, because dnsmasq has port 53.
-    - {port: {{ .containerPort }}, protocol: TCP}
-    {{- end }}
-    {{- end }}
-    {{- end }}
+    {{- with include "transfer.port" .deployment.spec.template.spec }}
+    # Zone transfers from kubedns itself, because dnsmasq has port 53. Secondaries may ask for the SOA record over UDP.
+    - {port: {{ . }}, protocol: UDP}
+    - {port: {{ . }}, protocol: TCP}
     {{- end }}
   {{- with .root.Values.networkPolicy.metricsFrom }}
   # Metrics of sidecar, kubedns and nanny, and the status page.

@@ -4,10 +4,25 @@
 {{- if .Values.rbac.pods }}{{ $parts = append $parts "shapes/rbac-pods.yaml" }}{{ end -}}
 items:
 {{- range $part := $parts }}
-{{- $text := $.Files.Get $part | replace "cluster.local" $.Values.clusterDomain | replace "10.96.0.10" $.Values.clusterIP }}
+{{- /* Without quotes, YAML would read the address fd00:: as a mapping. */}}
+{{- $text := $.Files.Get $part | replace "clusterIP: 10.96.0.10" (printf "clusterIP: %q" $.Values.clusterIP) }}
+{{- $text = $text | replace "cluster.local" $.Values.clusterDomain | replace "10.96.0.10" $.Values.clusterIP }}
 {{- range splitList "\n---\n" $text }}
 - {{ . | indent 2 | trim }}
 {{- end }}
+{{- end }}
+{{- with .Values.rbac.extraRules }}
+- apiVersion: rbac.authorization.k8s.io/v1
+  kind: ClusterRole
+  metadata: {name: kube-dns-extra}
+  rules:
+  {{- toYaml . | nindent 2 }}
+- apiVersion: rbac.authorization.k8s.io/v1
+  kind: ClusterRoleBinding
+  metadata: {name: kube-dns-extra}
+  subjects:
+  - {kind: ServiceAccount, name: kube-dns, namespace: kube-system}
+  roleRef: {kind: ClusterRole, name: kube-dns-extra, apiGroup: rbac.authorization.k8s.io}
 {{- end }}
 {{- end -}}
 
@@ -50,10 +65,24 @@ items:
 {{- if eq . "--" }}{{ $args = concat $args $values.nannyArgs }}{{ end }}
 {{- $args = append $args . }}
 {{- end }}
-{{- $_ := set .container "args" (concat $args $values.args) }}
+{{- $args = concat $args $values.args }}
+{{- $_ := set .container "args" $args }}
+{{- if eq .container.name "kubedns" }}{{ include "edit.nodeName" (dict "container" .container "args" $args) }}{{ end }}
 {{- with $values.extraVolumeMounts }}
 {{- $_ := set $.container "volumeMounts" (concat ($.container.volumeMounts | default list) .) }}
 {{- end }}
+{{- end -}}
+
+{{- /* Adds NODE_NAME to kubedns, .container, if a flag among the arguments .args needs it: otherwise, kubedns does not start. */ -}}
+{{- define "edit.nodeName" -}}
+{{- $zone := include "flag" (dict "flag" "prefer-zone" "args" .args) -}}
+{{- $pods := include "flag" (dict "flag" "pods" "args" .args) -}}
+{{- $present := false -}}
+{{- range .container.env }}{{ if eq .name "NODE_NAME" }}{{ $present = true }}{{ end }}{{ end -}}
+{{- if and (or (has $zone (list "auto" "hints")) (eq $pods "node")) (not $present) -}}
+{{- $field := dict "fieldRef" (dict "fieldPath" "spec.nodeName") -}}
+{{- $_ := set .container "env" (append (.container.env | default list) (dict "name" "NODE_NAME" "valueFrom" $field)) -}}
+{{- end -}}
 {{- end -}}
 
 {{- /* Changes the template of the pods of NodeLocal DNSCache, .pod. */ -}}
