@@ -35,7 +35,7 @@ Validates a ConfigMap of kube-dns before it is applied.
 
 FILE is YAML or JSON with a ConfigMap, which may be in a List as kubectl prints it. DIR has one file per key, like a mounted ConfigMap. The word - means standard input.
 With --dnsmasq-args, the command prints a line for each argument of dnsmasq, with the key or flag of kubedns that replaces it; the exit status is 1 if an argument has no replacement.
-With --corefile, the command prints a configuration of CoreDNS for the ConfigMap and the arguments of the container kubedns in FILE, and for the arguments in --kubedns-args; the exit status is 1 if a flag or a key has no counterpart.
+With --corefile, the command prints a configuration of CoreDNS for the ConfigMap and the arguments of the containers kubedns and dnsmasq in FILE, and for the arguments in --kubedns-args; the exit status is 1 if a flag, a key or an argument of dnsmasq has no counterpart.
 Without --dnsmasq-args and --corefile, the command prints each error and each warning on a line of its own; the exit status is 1 if there are any. The exit status is 2 if the command line is wrong or the input cannot be used, and otherwise 0.
 
 ";
@@ -122,16 +122,18 @@ impl ConfigData {
 }
 
 /// Writes the configuration of `CoreDNS` for the `ConfigMap` in FILE or DIR, for the arguments of
-/// the containers named kubedns in FILE, and for `--kubedns-args`. FILE must have exactly one
-/// `ConfigMap`. If FILE has arguments of kubedns, the `ConfigMap` may be missing.
+/// the containers named kubedns and dnsmasq in FILE, and for `--kubedns-args`. FILE must have
+/// exactly one `ConfigMap`. If FILE has arguments of kubedns, the `ConfigMap` may be missing.
 fn write_corefile(options: &Options) -> Result<Exit, String> {
     let mut arguments = Vec::new();
+    let mut dnsmasq_arguments = Vec::new();
     let maps = if options.path != "-" && Path::new(&options.path).is_dir() {
         read_maps(&options.path)?
     } else {
         let text = read_text(&options.path).map_err(|error| error.to_string())?;
         for document in yaml_documents(&text)? {
-            collect_kubedns_args(&document, &mut arguments);
+            collect_arguments(&document, "kubedns", &mut arguments);
+            collect_arguments(&document, "dnsmasq", &mut dnsmasq_arguments);
         }
         // A file without a ConfigMap is accepted if it has arguments of kubedns.
         match config_maps(&text) {
@@ -139,8 +141,13 @@ fn write_corefile(options: &Options) -> Result<Exit, String> {
             maps => maps?,
         }
     };
+    let mut arguments = arguments.concat();
     let words = options.kubedns_args.split_whitespace();
     arguments.extend(words.map(str::to_owned));
+    let dnsmasq_arguments: Vec<String> = dnsmasq_arguments
+        .iter()
+        .map(|line| after_nanny_arguments(line).join(" "))
+        .collect();
 
     let data = match &maps[..] {
         [] => &RawData::new(),
@@ -153,33 +160,47 @@ fn write_corefile(options: &Options) -> Result<Exit, String> {
             return Err(reason.to_owned());
         }
     };
-    corefile::report(arguments, data, &options.domain)
+    corefile::report(
+        arguments,
+        &dnsmasq_arguments.join(" "),
+        data,
+        &options.domain,
+    )
 }
 
-/// Adds the arguments of the containers named kubedns anywhere in the object: in a Pod, in the
+/// Adds the command line of each container with this name anywhere in the object: in a Pod, in the
 /// template of a Deployment, in the items of a List. The fields `command` and `args` of a container
 /// are one command line.
-fn collect_kubedns_args(object: &Value, arguments: &mut Vec<String>) {
+fn collect_arguments(object: &Value, container: &str, command_lines: &mut Vec<Vec<String>>) {
     match object {
         Value::Sequence(items) => {
             for item in items {
-                collect_kubedns_args(item, arguments);
+                collect_arguments(item, container, command_lines);
             }
         }
         Value::Mapping(fields) => {
-            let is_kubedns = object.get("name").and_then(Value::as_str) == Some("kubedns");
-            if is_kubedns {
+            if object.get("name").and_then(Value::as_str) == Some(container) {
                 let parts = ["command", "args"].map(|field| object.get(field));
                 let parts = parts.into_iter().flatten().filter_map(Value::as_sequence);
                 let words = parts.flatten().filter_map(Value::as_str);
-                arguments.extend(words.map(str::to_owned));
+                let words: Vec<String> = words.map(str::to_owned).collect();
+                if !words.is_empty() {
+                    command_lines.push(words);
+                }
             }
             for value in fields.values() {
-                collect_kubedns_args(value, arguments);
+                collect_arguments(value, container, command_lines);
             }
         }
         _ => {}
     }
+}
+
+/// The arguments of dnsmasq on the command line of its container: those after the word `--`, which
+/// ends the nanny's own. Before Kubernetes 1.6, dnsmasq had no nanny, and the line no such word.
+fn after_nanny_arguments(command_line: &[String]) -> &[String] {
+    let end = command_line.iter().position(|word| word == "--");
+    end.map_or(command_line, |at| &command_line[at + 1..])
 }
 
 /// Reads a directory, a file, or standard input for `-`.

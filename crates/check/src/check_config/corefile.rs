@@ -1,11 +1,13 @@
 //! `kube-dns check config --corefile`: writes a configuration of `CoreDNS` that replaces the flags
 //! and the `ConfigMap` of kube-dns.
 //!
-//! The text begins with comments. The comments list the flags and keys without a counterpart or
-//! with only a partial one, and points in which `CoreDNS` differs from kube-dns. `docs/coredns.md`
-//! describes the probes of the pod, and the differences that no flag or key controls.
+//! The text begins with comments. The comments list the flags, keys and arguments of dnsmasq
+//! without a counterpart or with only a partial one, and points in which `CoreDNS` differs from
+//! kube-dns. `docs/coredns.md` describes the probes of the pod, and the differences that no flag or
+//! key controls.
 
 mod block;
+mod dnsmasq;
 mod external;
 mod flags;
 mod own_names;
@@ -17,6 +19,8 @@ use std::time::Duration;
 use cluster::domains::{ClusterDomains, Domain};
 use daemon::flags::{Exit, GoDuration};
 use dnsconfig::{Config, RawData};
+
+use super::dnsmasq_args;
 
 use self::block::Block;
 use self::external::ExternalServers;
@@ -33,13 +37,15 @@ const DEFAULT_NEGATIVE_TTL: u64 = 60;
 /// lists.
 const REVERSE_ZONES: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
 
-/// Prints the Corefile for kubedns with these arguments and this data of a `ConfigMap`. The exit
-/// status is 1 if a flag or key has no counterpart, or only a partial one.
+/// Prints the Corefile for kubedns and dnsmasq with these arguments and this data of a `ConfigMap`.
+/// The exit status is 1 if a flag, a key or an argument of dnsmasq has no counterpart, or only a
+/// partial one.
 ///
 /// The cluster domains are those of `--domain` in the arguments, otherwise `default_domains`. As in
 /// kubedns, the data must be valid for these domains.
 pub(super) fn report(
     arguments: Vec<String>,
+    dnsmasq_arguments: &str,
     data: &RawData,
     default_domains: &ClusterDomains,
 ) -> Result<Exit, String> {
@@ -50,9 +56,19 @@ pub(super) fn report(
             .map_err(|error| format!("--domain={text}: {error}"))?,
         None => default_domains.clone(),
     };
-    let config = dnsconfig::parse_for(data, &domains.bare()).map_err(|error| error.to_string())?;
+    let parse = |data: &RawData| {
+        dnsconfig::parse_for(data, &domains.bare()).map_err(|error| error.to_string())
+    };
+    // An error in the data must not be reported for an argument of dnsmasq.
+    parse(data)?;
 
-    let corefile = Corefile::new(&flags, &config, &domains);
+    let mut data = data.clone();
+    let options = dnsmasq_args::options_of(dnsmasq_arguments);
+    let missing = dnsmasq::add_keys(&options, &mut data, &domains.bare());
+    let mut corefile = Corefile::new(&flags, &parse(&data)?, &domains);
+    corefile.missing.extend(missing);
+    corefile.different.extend(dnsmasq::different(&options));
+
     Ok(Exit {
         status: u8::from(!corefile.missing.is_empty()),
         stdout: corefile.to_text(),
@@ -89,6 +105,7 @@ impl Corefile {
         main.add("loadbalance");
 
         let mut missing = flags.missing();
+        missing.extend(missing_beside_others(flags));
         missing.extend(servers.missing());
         missing.extend(missing_keys(config));
         let mut different = flags.different();
@@ -134,8 +151,8 @@ impl Corefile {
     }
 }
 
-/// The port that clients query. If dnsmasq is in front, this is the default port of dnsmasq,
-/// because its arguments are not known.
+/// The port that clients query. If dnsmasq is in front, this is the default port of dnsmasq; a
+/// comment says so if dnsmasq has another one.
 fn port_of(flags: &KubednsFlags) -> &str {
     let kubedns_is_in_front = matches!(flags.value("topology"), Some("direct" | "alone"));
     flags
@@ -181,11 +198,13 @@ fn add_kubernetes(block: &mut Block, flags: &KubednsFlags, domains: &[&str], ttl
     if flags.is_set("autopath") {
         block.add("autopath @kubernetes");
     }
-    add_transfer(block, flags, domains);
 
     let cluster_set = flags.list("clusterset-domain");
+    let external = flags.list("external-zone");
     let mut zones = domains.to_vec();
     zones.extend(&cluster_set);
+    add_transfer(block, flags, &[&zones[..], &external].concat());
+
     zones.extend(REVERSE_ZONES);
     let mut options = api_server_options(flags);
     options.extend(record_options(flags));
@@ -196,7 +215,6 @@ fn add_kubernetes(block: &mut Block, flags: &KubednsFlags, domains: &[&str], ttl
     options.push(fallthrough_line(flags));
     block.add_with(&format!("kubernetes {}", zones.join(" ")), &options);
 
-    let external = flags.list("external-zone");
     if !external.is_empty() {
         let mut options = vec![format!("ttl {ttl}")];
         if flags.is_set("external-headless") {
@@ -265,10 +283,10 @@ fn fallthrough_line(flags: &KubednsFlags) -> String {
     format!("fallthrough {}", zones.join(" "))
 }
 
-/// Adds zone transfers. `--transfer-to` may contain networks, but the plugin `transfer` accepts
-/// only addresses. If there are networks, the plugin `acl` limits transfers to the addresses and
-/// networks of the flag.
-fn add_transfer(block: &mut Block, flags: &KubednsFlags, domains: &[&str]) {
+/// Adds transfers of these zones. `--transfer-to` may contain networks, but the plugin `transfer`
+/// accepts only addresses. If there are networks, the plugin `acl` limits transfers to the
+/// addresses and networks of the flag.
+fn add_transfer(block: &mut Block, flags: &KubednsFlags, zones: &[&str]) {
     let peers = flags.list("transfer-to");
     if peers.is_empty() {
         return;
@@ -291,7 +309,7 @@ fn add_transfer(block: &mut Block, flags: &KubednsFlags, domains: &[&str]) {
     if !servers.is_empty() {
         options.push(format!("to {}", servers.join(" ")));
     }
-    block.add_with(&format!("transfer {}", domains.join(" ")), &options);
+    block.add_with(&format!("transfer {}", zones.join(" ")), &options);
 
     if let Some(file) = flags.value("transfer-key") {
         let options = [format!("secrets {file}"), "require AXFR IXFR".to_owned()];
@@ -381,6 +399,24 @@ fn etcd_credentials(flags: &KubednsFlags) -> Vec<String> {
         options.push(format!("credentials {user} PASSWORD"));
     }
     options
+}
+
+/// The flags that have a counterpart, but not beside another flag, one line for each.
+fn missing_beside_others(flags: &KubednsFlags) -> Vec<String> {
+    let mut lines = Vec::new();
+    if flags.value("kube-master-url").is_some() && flags.value("kubecfg-file").is_some() {
+        lines.push(
+            "--kube-master-url: CoreDNS takes the URL from the kubeconfig, so write this URL into the file"
+                .to_owned(),
+        );
+    }
+    if !flags.list("transfer-to").is_empty() && flags.values("etcd-zone").next().is_some() {
+        lines.push(
+            "--transfer-to: the zones of --etcd-zone are not transferred, because the plugin etcd has no transfers"
+                .to_owned(),
+        );
+    }
+    lines
 }
 
 /// The keys without a counterpart, or with only a partial one, except for the keys in

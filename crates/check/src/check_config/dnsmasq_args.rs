@@ -11,7 +11,7 @@ use wire::Nameserver;
 
 /// Replacement of an option of dnsmasq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Replacement {
+pub(super) enum Replacement {
     /// The text says what replaces the option, such as a key or a flag.
     Is(&'static str),
     /// The option has no replacement. The text says why.
@@ -23,7 +23,7 @@ use Replacement::{Is, None as Missing};
 /// A possible replacement of an option. If the value of the option has domains, each domain has its
 /// own proposal.
 #[derive(Debug)]
-enum Proposal {
+pub(super) enum Proposal {
     /// A key of the `ConfigMap` with its value. kubedns may reject the value.
     Key(&'static str, String),
     /// A text for the report that says what replaces the option.
@@ -39,7 +39,7 @@ const SHORT_WITHOUT_VALUE: &str = "951yZDNLERKzowefnbvhdkq";
 
 /// The replacements of the options for which [`proposals_for_value`] returns `None`. Options with
 /// the same replacement share a row.
-const OPTIONS: &[(&[&str], Replacement)] = &[
+pub(super) const OPTIONS: &[(&[&str], Replacement)] = &[
     (
         &["filter-AAAA"],
         Is("key filterTypes: {\".\": [\"AAAA\"]}, for external names only"),
@@ -48,7 +48,6 @@ const OPTIONS: &[(&[&str], Replacement)] = &[
         &["filter-A"],
         Is("key filterTypes: {\".\": [\"A\"]}, for external names only"),
     ),
-    (&["bogus-priv", "b"], Is("key bogusPriv: true")),
     (&["stop-dns-rebind"], Is("key rebindProtection: {}")),
     (
         &["rebind-domain-ok"],
@@ -189,7 +188,7 @@ pub(super) fn report(arguments: &str, domains: &BTreeSet<String>) -> Exit {
 /// Splits the arguments at white space into options. A word without a dash in front is a part of
 /// the option before it, such as the value of `-c 1000`. Words before the first option are left
 /// out. The word `--`, which ends the nanny's own arguments, is also left out.
-fn options_of(arguments: &str) -> Vec<String> {
+pub(super) fn options_of(arguments: &str) -> Vec<String> {
     let mut options: Vec<String> = Vec::new();
     for word in arguments.split_whitespace() {
         if word.starts_with('-') {
@@ -244,7 +243,7 @@ fn replacement_of(argument: &str, domains: &BTreeSet<String>) -> Result<String, 
 }
 
 /// The name of an option without dashes, and its value; the value is empty if there is none.
-fn name_and_value(argument: &str) -> (&str, &str) {
+pub(super) fn name_and_value(argument: &str) -> (&str, &str) {
     if let Some(long) = argument.strip_prefix("--") {
         return long.split_once(['=', ' ']).unwrap_or((long, ""));
     }
@@ -260,7 +259,7 @@ fn name_and_value(argument: &str) -> (&str, &str) {
 /// The reason why an option such as `--server=/DOMAIN/SERVER` has no replacement: one of its
 /// domains is empty, or the option gives one answer to all names ([`ANY_DOMAIN`]). `None` for all
 /// other options.
-fn unsupported_domain(name: &str, value: &str) -> Option<&'static str> {
+pub(super) fn unsupported_domain(name: &str, value: &str) -> Option<&'static str> {
     let is_server = matches!(name, "server" | "S" | "local");
     let is_address = matches!(name, "address" | "A");
     let (domains, rest) = domains_and_rest(value).filter(|_| is_server || is_address)?;
@@ -288,12 +287,13 @@ fn accepted_text(proposal: Proposal, domains: &BTreeSet<String>) -> Result<Strin
 }
 
 /// The possible replacements of an option, chosen by its value: one for each domain in the value,
-/// or a single one if the value has no domains. `None` if the option must be looked up in
+/// or a single one if the option has no domains. `None` if the option must be looked up in
 /// [`OPTIONS`].
-fn proposals_for_value(name: &str, value: &str) -> Option<Vec<Proposal>> {
+pub(super) fn proposals_for_value(name: &str, value: &str) -> Option<Vec<Proposal>> {
     match name {
         "server" | "S" | "local" => Some(proposals_for_server(value)),
         "address" | "A" => Some(proposals_for_address(value)),
+        "bogus-priv" | "b" => Some(vec![Key("bogusPriv", "true".to_owned())]),
         "filter-rr" if value == "AAAA" || value == "A" => Some(vec![Other(format!(
             "key filterTypes: {{\".\": [\"{value}\"]}}, for external names only"
         ))]),

@@ -188,6 +188,8 @@ fn corefile_has_flags_of_deployment() {
     let of_kubedns =
         "kind: Deployment\nspec: {containers: [{name: kubedns, args: [--domain=a.example]}]}\n";
     let map = "kind: ConfigMap\ndata: {stubDomains: '{\"b.example\": [\"192.0.2.1\"]}'}\n";
+    let with_dnsmasq =
+        |args: &str| of_kubedns.replace("}]", &format!("}}, {{name: dnsmasq, args: [{args}]}}]"));
     for (text, status, parts) in [
         (
             format!("{of_kubedns}---\n{map}"),
@@ -206,6 +208,27 @@ fn corefile_has_flags_of_deployment() {
             &["kubernetes a.example "],
         ),
         (map.to_owned(), 0, &["kubernetes cluster.local "]),
+        (
+            with_dnsmasq("-v=2, --, -k, '--server=/a.example/127.0.0.1#10053', --no-negcache"),
+            0,
+            &["kubernetes a.example ", "dnsmasq --no-negcache: CoreDNS"],
+        ),
+        (
+            with_dnsmasq("-configDir=/etc/k, --, --server=/consul/10.0.0.9, --max-ttl=60")
+                + "---\n"
+                + map,
+            1,
+            &[
+                "forward consul 10.0.0.9:53",
+                "forward b.example 192.0.2.1:53",
+                "dnsmasq --max-ttl=60: add",
+            ],
+        ),
+        (
+            with_dnsmasq("--mx-host=a"),
+            1,
+            &["dnsmasq --mx-host=a: this command does not know the argument"],
+        ),
         (format!("{map}---\n{map}"), 2, &["more than one ConfigMap"]),
         ("kind: Service\n".to_owned(), 2, &["no ConfigMap"]),
         (

@@ -19,7 +19,7 @@ enum Takes {
 
 /// The counterpart of a flag in `CoreDNS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Counterpart {
+pub(super) enum Counterpart {
     /// A line of the Corefile.
     Line,
     /// The flag has no counterpart, and needs none.
@@ -289,12 +289,21 @@ impl KubednsFlags {
     /// Corefile, and about unknown flags.
     pub(super) fn missing(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for (name, values) in &self.values {
-            if values.iter().any(|value| !fits_corefile(value)) {
-                lines.push(format!(
-                    "--{name}: the value is left out, because this command writes only printable \
-                     ASCII without braces, quotes, backslashes or comments"
-                ));
+        for (name, _, counterpart) in FLAGS {
+            let values = self.values.get(name).into_iter().flatten();
+            let mut unfit = values.filter(|value| !fits_corefile(value));
+            // The Corefile has no value of a flag that needs no counterpart.
+            if *counterpart != Unneeded
+                && let Some(value) = unfit.next()
+            {
+                let why = if value.contains('$') {
+                    "this command does not know the value of a variable: write it in place of \
+                     $NAME or $(NAME)"
+                } else {
+                    "this command writes only printable ASCII without braces, quotes, backslashes \
+                     or comments"
+                };
+                lines.push(format!("--{name}: the value is left out, because {why}"));
             }
         }
         lines.extend(self.given_flags().filter_map(|(name, counterpart)| {
@@ -339,10 +348,11 @@ pub(crate) fn is_known(name: &str) -> bool {
     FLAGS.iter().any(|(known, ..)| *known == name)
 }
 
-/// Whether a value has only printable ASCII, and no brace, quote, backslash or comment. `CoreDNS`
-/// reads such a value as plain words.
+/// Whether a value has only printable ASCII, and no brace, quote, backslash, comment or variable.
+/// `CoreDNS` reads such a value as plain words. It would also read a variable as a plain word, but
+/// Kubernetes replaces `$(NAME)` in arguments, and kubedns replaces `$NAME` in `--kube-master-url`.
 fn fits_corefile(value: &str) -> bool {
     let mut words = value.split(' ');
-    let is_plain = |c: char| (c.is_ascii_graphic() || c == ' ') && !"{}\"'`\\".contains(c);
+    let is_plain = |c: char| (c.is_ascii_graphic() || c == ' ') && !"{}\"'`\\$".contains(c);
     value.chars().all(is_plain) && words.all(|word| !word.starts_with('#'))
 }

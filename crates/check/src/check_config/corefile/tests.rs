@@ -15,7 +15,7 @@ fn report_for(
         .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()))
         .collect();
     let words = arguments.split_whitespace().map(str::to_owned).collect();
-    let exit = report(words, &data, &domains.parse().unwrap())?;
+    let exit = report(words, "", &data, &domains.parse().unwrap())?;
     Ok((exit.status, exit.stdout))
 }
 
@@ -43,7 +43,8 @@ fn flags_become_lines_of_corefile() {
         --snapshot-dir=/run/s --bogus --transfer-to=10.0.0.7,10.0.0.8:5300,10.1.0.0/16 \
         --transfer-key=/etc/tsig --dnstap=tcp://10.0.0.2:6000 --etcd-ca-file=/etc/ca \
         --etcd-zone=sky.example=https://10.0.0.4:2379 \
-        --etcd-zone=sky.example=https://10.0.0.5:2379/ --prefer-zone={auto} --zonal-names";
+        --etcd-zone=sky.example=https://10.0.0.5:2379/ --prefer-zone={auto} --zonal-names \
+        --kube-master-url=https://10.0.0.6";
     assert_eq!(
         corefile(arguments, &[]),
         (1, include_str!("testdata/flags.Corefile").to_owned())
@@ -173,6 +174,9 @@ fn flags_are_read_and_unsafe_values_are_left_out() {
             "--pods=\"}",
             "--transfer-to=192.0.2.1",
             "--transfer-to=",
+            "--kube-master-url=http://$KUBERNETES_SERVICE_HOST:8080",
+            "--etcd-zone=sky.example=http://$(ETCD):2379",
+            "--http-bind-address=$(POD_IP)",
         ]
         .map(str::to_owned),
     );
@@ -185,12 +189,69 @@ fn flags_are_read_and_unsafe_values_are_left_out() {
     // A value with a brace or a quote could change the meaning of the Corefile, so the value is
     // left out.
     assert_eq!(flags.value("pods"), None);
+    assert_eq!(flags.value("kube-master-url"), None);
+    assert_eq!(flags.values("etcd-zone").count(), 0);
     let missing = flags.missing();
     assert_eq!(
         missing,
         [
+            "--etcd-zone: the value is left out, because this command does not know the value of a \
+             variable: write it in place of $NAME or $(NAME)",
+            "--kube-master-url: the value is left out, because this command does not know the \
+             value of a variable: write it in place of $NAME or $(NAME)",
             "--pods: the value is left out, because this command writes only printable ASCII \
              without braces, quotes, backslashes or comments"
         ]
     );
+}
+
+/// Arguments of dnsmasq, a key of the `ConfigMap` with its value, and a line of the output.
+const DNSMASQ_ARGUMENTS: &str = r#"
+    --server=/consul/10.0.0.9#8600         | stubDomains         | {"a.b": ["10.0.0.1"]} | forward consul 10.0.0.9:8600 {
+    --server=/a.b/10.0.0.9                 | stubDomains         | {"a.b": ["10.0.0.1"]} | forward a.b 10.0.0.1:53 10.0.0.9:53 {
+    -S 10.0.0.9                            | upstreamNameservers | ["10.0.0.1"]          | forward . 10.0.0.1:53 10.0.0.9:53 {
+    --server=10.0.0.9                      | hosts               |                       | forward . 10.0.0.9:53 {
+    --address=/ads.example/                | deniedNames         | {"a.b": "NODATA"}     | template ANY ANY ads.example {
+    --address=/ads.example/                | deniedNames         | {"a.b": "NODATA"}     | template ANY ANY a.b {
+    --address=/a.b/                        | deniedNames         | {"a.b": "NODATA"}     | rcode NXDOMAIN
+    --address=/apps.example/10.0.0.3       | hosts               | 10.0.0.4 a.b          | 10.0.0.3 apps.example
+    --address=/apps.example/10.0.0.3       | hosts               | 10.0.0.4 a.b          | 10.0.0.4 a.b
+    --bogus-priv                           | bogusPriv           | false                 | forward . 127.0.0.1:1053
+    --no-negcache                          | hosts               |                       | #   dnsmasq --no-negcache: CoreDNS caches negative answers for external names, at most half an hour
+    --max-ttl=60                           | hosts               |                       | #   dnsmasq --max-ttl=60: add the TTL to the options success and denial of the plugin cache
+    --mx-host=a                            | hosts               |                       | #   dnsmasq --mx-host=a: this command does not know the argument
+    --stop-dns-rebind                      | hosts               |                       | #   dnsmasq --stop-dns-rebind: no plugin of CoreDNS checks the addresses in replies
+    --conf-file=/etc/d.conf                | hosts               |                       | #   dnsmasq --conf-file=/etc/d.conf: the options in the file need counterparts of their own
+    --server=/www.a.b/#                    | stubDomains         | {"a.b": ["10.0.0.1"]} | #   dnsmasq --server=/www.a.b/#: the servers of a stub domain get the queries for all names below it
+    --address=/#/10.0.0.3                  | hosts               |                       | #   dnsmasq --address=/#/10.0.0.3: this command writes no rule for all names, or for all names of one label
+    --address=/a.b/10.0.0.3                | aliases             | {"a.b": "c.d."}       | #   dnsmasq --address=/a.b/10.0.0.3: the key hosts rejects this: "a.b" is in both keys, hosts and aliases
+    --server=/a.b/$(SERVER)                | hosts               |                       | #   dnsmasq --server=/a.b/$(SERVER): the key stubDomains rejects this: invalid nameserver: "$(SERVER)"
+    --address=/$(DOMAIN)/                  | hosts               |                       | #   dnsmasq --address=/$(DOMAIN)/: the key deniedNames rejects this: invalid domain name: "$(DOMAIN)"
+"#;
+
+#[test]
+fn dnsmasq_arguments_become_lines_of_corefile() {
+    for [arguments, key, value, expected] in table::rows(DNSMASQ_ARGUMENTS) {
+        let data = RawData::from([(key.to_owned(), value.as_bytes().to_vec())]);
+        let domains = "cluster.local".parse().unwrap();
+        let exit = report(Vec::new(), arguments, &data, &domains).unwrap();
+        assert!(
+            exit.stdout
+                .lines()
+                .any(|line| line.trim() == expected.trim()),
+            "{arguments}: {}",
+            exit.stdout
+        );
+        let is_missing = expected.starts_with('#') && arguments != "--no-negcache";
+        assert_eq!(exit.status, u8::from(is_missing), "{arguments}");
+    }
+}
+
+/// An option for which `check config --dnsmasq-args` knows a replacement must not be unknown here.
+#[test]
+fn each_option_of_dnsmasq_has_counterpart() {
+    let names = dnsmasq_args::OPTIONS.iter().flat_map(|(names, _)| *names);
+    for name in names {
+        assert!(dnsmasq::counterpart_of(name).is_some(), "{name}");
+    }
 }
