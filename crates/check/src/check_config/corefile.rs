@@ -129,7 +129,7 @@ impl Corefile {
                 .to_owned();
         for (title, lines) in [
             (
-                "CoreDNS has no counterpart, or only a partial one, for these flags and keys:",
+                "CoreDNS has no counterpart, or only a partial one, for these flags, keys and arguments:",
                 &self.missing,
             ),
             (
