@@ -77,6 +77,35 @@ fn workflows_are_free_of_lint() {
 }
 
 #[test]
+fn list_of_components_has_crates_and_recorded_packages() {
+    if is_missing("jq", "the list of components was NOT written") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let records = root.path().join("var/lib/dpkg/status.d");
+    fs::create_dir_all(&records).unwrap();
+    let dnsmasq = "Package: dnsmasq-base\nArchitecture: amd64\nVersion: 2.90-4~deb12u2\n";
+    fs::write(records.join("dnsmasq-base"), dnsmasq).unwrap();
+
+    for image in IMAGES {
+        let list = succeeds(script("sbom").arg(image).arg(root.path()));
+        let list: Value = serde_json::from_str(&list).unwrap();
+        assert_eq!(list["bomFormat"], "CycloneDX");
+        let components = list["components"].as_array().unwrap();
+        let version_of = |name: &str| {
+            let found = components.iter().find(|found| found["name"] == name)?;
+            found["version"].as_str()
+        };
+        assert!(version_of("tokio").is_some(), "{image}");
+        // Only kubedns is a client of the API server.
+        let has_client = version_of("kube-client").is_some();
+        assert_eq!(has_client, image == "kubedns", "{image}");
+        let dnsmasq = version_of("dnsmasq-base");
+        assert_eq!(dnsmasq, Some("2.90-4~deb12u2"), "{image}");
+    }
+}
+
+#[test]
 fn published_manifests_and_chart_name_images_of_registry() {
     const REGISTRY: &str = "ghcr.io/owner/kube-dns-rs";
     let out = tempfile::tempdir().unwrap();
