@@ -290,12 +290,12 @@ impl KubednsFlags {
     pub(super) fn missing(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (name, _, counterpart) in FLAGS {
-            let values = self.values.get(name).into_iter().flatten();
-            let mut unfit = values.filter(|value| !fits_corefile(value));
             // The Corefile has no value of a flag that needs no counterpart.
-            if *counterpart != Unneeded
-                && let Some(value) = unfit.next()
-            {
+            if *counterpart == Unneeded {
+                continue;
+            }
+            let mut values = self.values.get(name).into_iter().flatten();
+            if let Some(value) = values.find(|value| !fits_corefile(value)) {
                 let why = if value.contains('$') {
                     "this command does not know the value of a variable: write it in place of \
                      $NAME or $(NAME)"
