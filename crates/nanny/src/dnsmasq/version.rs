@@ -1,5 +1,6 @@
 //! The release of dnsmasq, and security fixes that are missing in this release.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::process::Stdio;
@@ -15,7 +16,7 @@ use wire::shorten;
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Releases with security fixes, and the CVE numbers of these fixes.
-const FIXES: [(DnsmasqRelease, &str); 5] = [
+const FIXES: [(DnsmasqRelease, &str); 6] = [
     (
         DnsmasqRelease(2, 83, 0),
         "CVE-2020-25681 CVE-2020-25682 CVE-2020-25683 CVE-2020-25684 CVE-2020-25685 \
@@ -31,26 +32,29 @@ const FIXES: [(DnsmasqRelease, &str); 5] = [
         DnsmasqRelease(2, 92, 2),
         "CVE-2026-2291 CVE-2026-4890 CVE-2026-4891 CVE-2026-4892 CVE-2026-4893 CVE-2026-5172",
     ),
+    (DnsmasqRelease(2, 93, 0), "CVE-2026-12725 CVE-2026-12969"),
 ];
 
-/// The prefix of Debian 12's package versions, and the number that follows this prefix in the first
-/// package with all [`FIXES`]. dnsmasq from that package still prints 2.90 as its version.
-const DEBIAN_12: (&str, u32) = ("2.90-4~deb12u", 2);
 /// The files in which dpkg's status of the package can be. An image without dpkg, such as that of
 /// the nanny, has a file for each package in `status.d`.
 const DPKG_STATUS: [&str; 2] = ["var/lib/dpkg/status", "var/lib/dpkg/status.d/dnsmasq-base"];
-/// The largest dpkg status file that is read, in bytes.
-const MAX_STATUS: u64 = 16 << 20;
+/// The changelog of the package, which names the fixes that the distribution added to this release.
+/// Packages have it compressed, and `images/stage` decompresses it.
+const CHANGELOG: &str = "usr/share/doc/dnsmasq-base/changelog.Debian";
+/// The largest dpkg status file or changelog that is read, in bytes.
+const MAX_FILE: u64 = 16 << 20;
 
 /// A release such as 2.90 or 2.92rel2: major, minor, point release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DnsmasqRelease(u32, u32, u32);
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct DnsmasqVersion {
     pub(crate) version: String,
     /// The version of the distribution's package, if known.
     pub(crate) package: Option<String>,
+    /// The CVE numbers in the changelog of the package.
+    pub(crate) fixed_by_package: BTreeSet<String>,
 }
 
 impl DnsmasqVersion {
@@ -68,19 +72,29 @@ impl DnsmasqVersion {
             .map_err(|error| anyhow!("cannot execute {shown}: {}", without_number(&error)))?;
 
         let output = String::from_utf8_lossy(&output.stdout);
-        Self::parse(&output, package_version(Path::new("/"))).ok_or_else(|| {
+        Self::parse(&output, Path::new("/")).ok_or_else(|| {
             let printed = shorten(output.lines().next().unwrap_or_default(), 100);
             anyhow!("{shown} is not dnsmasq: {shown} --version printed {printed:?}")
         })
     }
 
-    fn parse(output: &str, package: Option<String>) -> Option<Self> {
+    /// Parses the output of `dnsmasq --version`. `root` is the directory with the files of the
+    /// package, `/` outside tests.
+    fn parse(output: &str, root: &Path) -> Option<Self> {
         let words = output.lines().next()?.strip_prefix("Dnsmasq version ")?;
         let version = words.split_whitespace().next()?.to_owned();
 
         // If the versions differ, the executable is not from the package.
-        let package = package.filter(|package| package.starts_with(&version));
-        Some(Self { version, package })
+        let package = package_version(root).filter(|package| package.starts_with(&version));
+        let fixed_by_package = package
+            .as_deref()
+            .and_then(|package| fixes_in_changelog(root, package))
+            .unwrap_or_default();
+        Some(Self {
+            version,
+            package,
+            fixed_by_package,
+        })
     }
 
     /// Returns whether dnsmasq has `--fast-dns-retry`.
@@ -89,19 +103,18 @@ impl DnsmasqVersion {
             .is_some_and(|release| release >= DnsmasqRelease(2, 88, 0))
     }
 
-    /// The security fixes that dnsmasq lacks. Empty if dnsmasq comes from a package of Debian 12
-    /// with all fixes, or if the version cannot be parsed.
+    /// The security fixes that dnsmasq lacks: those of later releases, except those that the
+    /// package added. Empty if the version cannot be parsed.
     pub(crate) fn missing_fixes(&self) -> Vec<&'static str> {
-        if self.package.as_deref().is_some_and(is_patched_package) {
-            return Vec::new();
-        }
         let Some(release) = DnsmasqRelease::parse(&self.version) else {
             return Vec::new();
         };
 
-        // A fix is missing if it belongs to a later release.
         let later = FIXES.iter().filter(|(fixed, _)| release < *fixed);
-        later.flat_map(|(_, fixes)| fixes.split(' ')).collect()
+        later
+            .flat_map(|(_, fixes)| fixes.split(' '))
+            .filter(|fix| !self.fixed_by_package.contains(*fix))
+            .collect()
     }
 }
 
@@ -132,17 +145,6 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
 
-fn is_patched_package(version: &str) -> bool {
-    let (series, first_patched) = DEBIAN_12;
-    let Some(revision) = version.strip_prefix(series) else {
-        return false;
-    };
-    let (digits, _) = split_digits(revision);
-    digits
-        .parse()
-        .is_ok_and(|revision: u32| revision >= first_patched)
-}
-
 /// The version of Debian's package, from dpkg's status below the directory `root`.
 fn package_version(root: &Path) -> Option<String> {
     DPKG_STATUS
@@ -151,13 +153,7 @@ fn package_version(root: &Path) -> Option<String> {
 }
 
 fn version_in_status(file: &Path) -> Option<String> {
-    let metadata = std::fs::metadata(file).ok()?;
-    if metadata.len() > MAX_STATUS {
-        return None;
-    }
-
-    let status = std::fs::read(file).ok()?;
-    let status = String::from_utf8_lossy(&status);
+    let status = read(file)?;
     let paragraph = status
         .split("\n\n")
         .find(|paragraph| paragraph.contains("Package: dnsmasq-base\n"))?;
@@ -167,71 +163,133 @@ fn version_in_status(file: &Path) -> Option<String> {
     Some(version.to_owned())
 }
 
+/// The CVE numbers in the changelog of the package with this version. `None` without a changelog,
+/// or if its newest entry is of another version.
+fn fixes_in_changelog(root: &Path, package: &str) -> Option<BTreeSet<String>> {
+    let changelog = read(&root.join(CHANGELOG))?;
+    if !changelog.starts_with(&format!("dnsmasq ({package})")) {
+        return None;
+    }
+
+    let words = changelog.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    let fixes = words.filter(|word| word.starts_with("CVE-"));
+    Some(fixes.map(str::to_owned).collect())
+}
+
+/// The content of a file of the package, if it is no larger than [`MAX_FILE`].
+fn read(file: &Path) -> Option<String> {
+    let metadata = std::fs::metadata(file).ok()?;
+    if metadata.len() > MAX_FILE {
+        return None;
+    }
+
+    let content = std::fs::read(file).ok()?;
+    Some(String::from_utf8_lossy(&content).into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn dnsmasq(version: &str, package: Option<&str>) -> DnsmasqVersion {
+    const DEBIAN_12: &str = "2.90-4~deb12u2";
+    const FIXES_OF_2026_05: &str =
+        "CVE-2026-2291 CVE-2026-4890 CVE-2026-4891 CVE-2026-4892 CVE-2026-4893 CVE-2026-5172";
+
+    /// dnsmasq, with its package's files below `root`.
+    fn dnsmasq(version: &str, root: &Path) -> DnsmasqVersion {
         let output = format!(
             "Dnsmasq version {version}  Copyright (c) 2000-2024 Simon Kelley\nCompile time options: IPv6 DNSSEC loop-detect inotify\n\n"
         );
-        DnsmasqVersion::parse(&output, package.map(str::to_owned)).unwrap()
+        DnsmasqVersion::parse(&output, root).unwrap()
+    }
+
+    fn write(root: &Path, file: &str, content: &str) {
+        let path = root.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    fn mk_status(package: &str) -> String {
+        format!("Package: dnsmasq-base\nStatus: install ok installed\nVersion: {package}\n")
     }
 
     #[test]
     fn version_output_is_parsed() {
-        let found = dnsmasq("2.90", None);
+        let root = tempfile::tempdir().unwrap();
+        let found = dnsmasq("2.90", root.path());
         assert_eq!(found.version, "2.90");
-        assert_eq!(DnsmasqVersion::parse("BusyBox v1.36", None), None);
-        assert_eq!(DnsmasqVersion::parse("", None), None);
+        assert_eq!(DnsmasqVersion::parse("BusyBox v1.36", root.path()), None);
+        assert_eq!(DnsmasqVersion::parse("", root.path()), None);
     }
 
     #[test]
     fn missing_fixes_depend_on_release() {
+        let root = tempfile::tempdir().unwrap();
         for (version, count) in [
-            ("2.80", 7 + 1 + 1 + 3 + 6),
-            ("2.83", 1 + 1 + 3 + 6),
-            ("2.86rc1", 1 + 3 + 6),
-            ("2.90", 6),
-            ("2.92", 6),
-            ("2.92rel2", 0),
+            ("2.80", 7 + 1 + 1 + 3 + 6 + 2),
+            ("2.83", 1 + 1 + 3 + 6 + 2),
+            ("2.86rc1", 1 + 3 + 6 + 2),
+            ("2.90", 6 + 2),
+            ("2.92", 6 + 2),
+            ("2.92rel2", 2),
             ("2.93", 0),
             ("3.0", 0),
             ("unknown", 0),
         ] {
-            let missing = dnsmasq(version, None).missing_fixes();
+            let missing = dnsmasq(version, root.path()).missing_fixes();
             assert_eq!(missing.len(), count, "{version}");
         }
     }
 
     #[test]
-    fn patched_package_has_all_fixes() {
-        for (version, package, count) in [
-            ("2.90", "2.90-4~deb12u1", 6),
-            ("2.90", "2.90-4~deb12u2", 0),
-            ("2.90", "2.90-4~deb12u11+x", 0),
-            // The package belongs to another executable.
-            ("2.85", "2.90-4~deb12u2", 10),
+    fn fixes_in_changelog_of_package_are_not_missing() {
+        let newest = |package: &str, fixes: &str| {
+            format!("dnsmasq ({package}) stable; urgency=high\n\n  * {fixes}: fix faults.\n")
+        };
+        let older = newest("2.90-4~deb12u1", "CVE-2023-50387, CVE-2023-50868");
+        let patched = newest(DEBIAN_12, &FIXES_OF_2026_05.replace(' ', ".patch, ")) + &older;
+        let all = newest("2.91-1+deb13u2", "CVE-2026-12725 CVE-2026-12969")
+            + &newest("2.91-1+deb13u1", FIXES_OF_2026_05);
+
+        for (what, version, package, changelog, missing) in [
+            ("no changelog", "2.90", DEBIAN_12, "", 8),
+            ("some of the fixes", "2.90", DEBIAN_12, &patched, 2),
+            ("all fixes", "2.91", "2.91-1+deb13u2", &all, 0),
+            (
+                "longer number",
+                "2.92",
+                "2.92-1",
+                &newest("2.92-1", "CVE-2026-48900"),
+                8,
+            ),
+            ("another package's changelog", "2.90", DEBIAN_12, &older, 8),
+            (
+                "another package's executable",
+                "2.85",
+                DEBIAN_12,
+                &patched,
+                12,
+            ),
         ] {
-            let missing = dnsmasq(version, Some(package)).missing_fixes();
-            assert_eq!(missing.len(), count, "{version} {package}");
+            let root = tempfile::tempdir().unwrap();
+            write(root.path(), DPKG_STATUS[0], &mk_status(package));
+            write(root.path(), CHANGELOG, changelog);
+            let found = dnsmasq(version, root.path()).missing_fixes();
+            assert_eq!(found.len(), missing, "{what}: {found:?}");
         }
     }
 
     #[test]
     fn package_is_found_in_both_kinds_of_dpkg_status() {
-        const DNSMASQ: &str =
-            "Package: dnsmasq-base\nStatus: install ok installed\nVersion: 2.90-4~deb12u2\n";
-        let with_libc = format!("Package: libc6\nVersion: 2.36-9\n\n{DNSMASQ}\nPackage: zlib1g\n");
+        let alone = mk_status(DEBIAN_12);
+        let with_others = format!("Package: libc6\nVersion: 2.36-9\n\n{alone}\nPackage: zlib1g\n");
         for (file, status, expected) in [
-            (DPKG_STATUS[0], with_libc.as_str(), Some("2.90-4~deb12u2")),
-            (DPKG_STATUS[1], DNSMASQ, Some("2.90-4~deb12u2")),
+            (DPKG_STATUS[0], with_others.as_str(), Some(DEBIAN_12)),
+            (DPKG_STATUS[1], &alone, Some(DEBIAN_12)),
             (DPKG_STATUS[0], "Package: libc6\nVersion: 2.36-9\n", None),
         ] {
             let root = tempfile::tempdir().unwrap();
-            let path = root.path().join(file);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, status).unwrap();
+            write(root.path(), file, status);
             let version = package_version(root.path());
             assert_eq!(version.as_deref(), expected, "{file}");
         }

@@ -20,7 +20,7 @@ fn words(line: &str) -> Vec<OsString> {
 fn dnsmasq(version: &str) -> DnsmasqVersion {
     DnsmasqVersion {
         version: version.to_owned(),
-        package: None,
+        ..DnsmasqVersion::default()
     }
 }
 
@@ -263,7 +263,7 @@ fn server_and_loop_detection_in_file_are_reported() {
 }
 
 #[test]
-fn argv_without_file_has_servers() {
+fn argv_without_servers_file_of_nanny_has_servers() {
     let routes = Routes {
         upstreams: vec!["192.0.2.2".parse().unwrap()],
         ..Routes::default()
