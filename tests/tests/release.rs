@@ -6,6 +6,9 @@
     reason = "a test that cannot go on has to end there"
 )]
 
+#[path = "release/archive.rs"]
+mod archive;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -106,7 +109,7 @@ fn list_of_components_has_crates_and_recorded_packages() {
 }
 
 #[test]
-fn published_manifests_and_chart_name_images_of_registry() {
+fn published_manifests_and_chart_refer_to_images_of_registry() {
     const REGISTRY: &str = "ghcr.io/owner/kube-dns-rs";
     let out = tempfile::tempdir().unwrap();
     let named = |registry: &str| {
