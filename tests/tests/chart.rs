@@ -399,7 +399,7 @@ fn misplaced_value_is_rejected_with_reason() {
     assert_refused(MISPLACED);
 }
 
-/// Values that fit, although similar values in `MISPLACED` do not.
+/// Values that the chart accepts, although it refuses similar values in `MISPLACED` or `WRONG`.
 const FITTING: &str = r#"
     kubedns.args=["--pods=verified","--pods=insecure"]
     kubedns.args=["--pods=verified"] rbac.pods=true
@@ -430,8 +430,8 @@ fn fitting_value_is_accepted() {
     }
 }
 
-/// Without `NODE_NAME`, kubedns does not start with these flags. Of the shapes, only `node` sets
-/// the variable for kubedns.
+/// Without `NODE_NAME`, kubedns does not start with these flags. Only the manifests of the shape
+/// `node` set this variable. For the other shapes, the chart adds it if a flag needs it.
 #[test]
 fn kubedns_gets_node_name_for_flags_that_need_it() {
     if is_helm_missing() {

@@ -383,7 +383,7 @@ async fn unknown_container_argument_ends_the_pod() {
 async fn containers_log_15_to_22_lines_at_start() {
     let mut pod = Pod::start_with(&["--sidecar-arg=--dnsmasq-poll-interval-ms=500"]).await;
     pod.process
-        .line_with("reading dnsmasq's counters", PATIENCE)
+        .line_with("dnsmasq's counters can be read", PATIENCE)
         .await;
     let told = told_by(&["kubedns ", "dnsmasq ", "sidecar "], &pod.process.stderr());
     assert!((15..=22).contains(&told.len()), "{told:#?}");

@@ -351,7 +351,7 @@ fn images_component_changes_only_images() {
 }
 
 #[test]
-fn components_combine_in_their_order() {
+fn components_combine_in_documented_order() {
     for chosen in 0_u32..1 << 5 {
         let optional = ["cache", "hardened", "direct", "alone", "ha"]
             .into_iter()

@@ -196,8 +196,9 @@ fn collect_arguments(object: &Value, container: &str, command_lines: &mut Vec<Ve
     }
 }
 
-/// The arguments of dnsmasq on the command line of its container: those after the word `--`, which
-/// ends the nanny's own. Before Kubernetes 1.6, dnsmasq had no nanny, and the line no such word.
+/// The arguments of dnsmasq on the command line of its container. The arguments of the nanny come
+/// first, then the word `--`, then the arguments of dnsmasq. Before Kubernetes 1.6, there was no
+/// nanny, and all arguments are those of dnsmasq.
 fn after_nanny_arguments(command_line: &[String]) -> &[String] {
     let end = command_line.iter().position(|word| word == "--");
     end.map_or(command_line, |at| &command_line[at + 1..])
@@ -391,9 +392,9 @@ fn find_doubtful_servers(data: &RawData, domains: &BTreeSet<String>) -> Vec<Stri
         }
         if domains.contains(domain) && !servers.is_empty() {
             warnings.push(format!(
-                "stub domain {domain:?} is the cluster domain: dnsmasq may send queries for it to \
-                 kubedns, to the servers of the stub domain, or to both; kubedns queries these servers \
-                 only with --fallthrough (key stubDomains); use a domain below the cluster domain"
+                "key stubDomains: stub domain {domain:?} is the cluster domain: dnsmasq may send \
+                 queries for it to kubedns, to the servers of the stub domain, or to both; kubedns \
+                 queries these servers only with --fallthrough; use a domain below the cluster domain"
             ));
         }
     }

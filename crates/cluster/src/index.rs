@@ -219,8 +219,9 @@ impl Index {
         self.publish_objects();
 
         // Before the index has synced, no client gets the records of Services, so a change of these
-        // records alone publishes nothing. Otherwise, each batch of the lists would have to copy
-        // the published records that the batch changes.
+        // records alone publishes nothing. This saves copies: the published snapshot shares its
+        // records with the index, so the next batch of the lists would have to copy the records
+        // that it changes.
         let changed = std::mem::take(&mut self.changed);
         if !changed && (outdated.is_empty() || !self.has_synced()) {
             return false;

@@ -112,8 +112,8 @@ impl ApiFeed {
 pub struct ConfigFollower {
     source: ConfigSource,
     state: watch::Sender<ConfigState>,
-    /// Hash of the last data or read error. If the next hash is the same, nothing is validated or
-    /// counted again.
+    /// Hash of the last data or read error. If the next hash is the same, the data are not
+    /// validated again, and a rejection is not counted again.
     last_hash: Option<u64>,
     /// The domains of the cluster.
     domains: BTreeSet<String>,

@@ -8,7 +8,8 @@ use thiserror::Error;
 use wire::Name;
 use wire::name::{MAX_LABEL, MAX_NAME};
 
-/// The labels of a key below the zone, in the order of the key.
+/// The labels of a key after the key of its zone, in the order of the key: `east` and `web` for
+/// `/skydns/local/skydns/east/web` in the zone `skydns.local`.
 pub type KeyPath<'k> = SmallVec<[&'k str; 8]>;
 
 /// The keys of one zone: the zone's own key, and all keys below.

@@ -117,9 +117,10 @@ pub(crate) struct NameDetail {
 }
 
 /// Where the answer of kubedns for a name comes from. `servers` are the upstreams for queries that
-/// kubedns forwards. For `Zone`, the name is in a further zone (etcd, external, cluster set). For
-/// `OwnName`, the name is in `hosts` or `aliases` of the `ConfigMap`. For `SingleLabel`, the name
-/// is the root or an external name of one label, and kubedns does not forward it.
+/// kubedns forwards. For `Zone`, the name is in a further zone: a zone of etcd, that of
+/// `--external-zone`, or that of the cluster set. For `OwnName`, the name is in `hosts` or
+/// `aliases` of the `ConfigMap`. For `SingleLabel`, the name is the root or an external name of one
+/// label, and kubedns does not forward it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum NameRoute {
@@ -169,8 +170,8 @@ pub(crate) enum NameKind {
         label: String,
     },
     /// `ZONE.pin._zone.SERVICE.NAMESPACE.svc` or `ZONE.prefer._zone...`: the addresses of a
-    /// headless Service in a zone (`--zonal-names`). With `prefer`, a zone without addresses gives
-    /// all addresses of the Service.
+    /// headless Service in a topology zone (`--zonal-names`). With `prefer`, the name has all
+    /// addresses of the Service if none is in this topology zone.
     Zonal {
         #[serde(flatten)]
         key: ObjectKey,
@@ -201,12 +202,12 @@ pub(crate) enum NameKind {
     Reverse {
         address: IpAddr,
     },
-    /// A name in a further zone (etcd, external, cluster set); `synced` is true once the content of
-    /// the zone is loaded.
+    /// A name in a further zone: a zone of etcd, that of `--external-zone`, or that of the cluster
+    /// set. `synced` is true once the content of the zone is loaded.
     Zone {
         domain: String,
         synced: bool,
-        /// The Service that the name denotes in the external zone.
+        /// The Service that the name denotes in the zone of `--external-zone`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         service: Option<ObjectKey>,
     },
@@ -346,10 +347,11 @@ pub(crate) struct DnsmasqPath {
     pub(crate) arguments: Option<Vec<String>>,
     /// Seconds for which dnsmasq caches the answer of kubedns. 0 if dnsmasq does not cache the
     /// answer: with `--cache-size=0`, with a TTL of 0, for SERVFAIL and REFUSED, and for negative
-    /// answers with `--no-negcache`. `None` if the time is unknown, because the answer may come
-    /// from another source or is a negative answer that dnsmasq caches. The time is also unknown if
-    /// A and AAAA get only a CNAME record, or if they get SERVFAIL although another type has
-    /// records: dnsmasq may cache these answers for different times, or not at all.
+    /// answers with `--no-negcache`. `None` if the time is unknown. It is unknown if the answer may
+    /// come from a server other than kubedns, or from dnsmasq itself, and for a negative answer
+    /// that dnsmasq caches. The time is also unknown if A and AAAA get only a CNAME record, or if
+    /// they get SERVFAIL although another type has records: dnsmasq may cache these answers for
+    /// different times, or not at all.
     pub(crate) keeps_seconds: Option<u32>,
 }
 
@@ -449,7 +451,8 @@ impl DnsmasqPath {
     }
 
     /// The RCODE with which dnsmasq itself answers if its arguments give the name no server:
-    /// NXDOMAIN if [`domain`](Self::domain) is denied or has no server, REFUSED if it is `None`.
+    /// NXDOMAIN if an argument has [`domain`](Self::domain) without an address or a server, REFUSED
+    /// if `domain` is `None`.
     pub(crate) fn denial(&self) -> Option<u16> {
         if self.asks != DnsmasqAsks::Arguments || !self.servers.is_empty() {
             return None;

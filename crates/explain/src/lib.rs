@@ -22,7 +22,7 @@
 //! | 3 | `survey` | the steps from a request to facts, to conclusions, and to the document |
 //! | 2 | `reasoning` | reasons, similar names, the answer in one line, warnings |
 //! | 1 | `facts` | the names to look up, their answers and paths; objects; the server's state |
-//! | 0 | `document`, `request`, `moment`, `list` | the JSON document, the parsed request, times, lists |
+//! | 0 | `document`, `request`, `moment`, `list` | the JSON document, the parsed request, times and lists as text |
 //!
 //! Explanations change no state, and neither DNS queries nor watch events wait for them. For
 //! explanations, as for clients, the query engine answers from the published snapshot. If dnsmasq

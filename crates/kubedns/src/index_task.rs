@@ -122,8 +122,9 @@ impl IndexTask {
                     if received == 0 && !stop.is_cancelled() {
                         return Err(WatchersEnded);
                     }
-                    // Until the index has synced, Services and endpoints publish nothing (see
-                    // `Index::publish`), so a larger batch would only take memory.
+                    // Until the index has a snapshot file or complete lists, changes of Services
+                    // and endpoints are not published (see `Index::publish`). A larger batch would
+                    // then only take memory.
                     if self.index.has_synced() {
                         self.gather_events(&mut batch).await;
                     }

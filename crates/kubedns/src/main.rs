@@ -11,10 +11,10 @@ fn main() -> ExitCode {
         Some(word) if word == "check" => return check::command(words).print(),
         _ => {}
     }
-    // With `--restart-after-crash`, kubedns starts itself again as a child process, with a command
-    // line made by `daemon::exec::command`. For such a command line, `requested` executes kubedns
-    // with the arguments of the parent process, and returns an exit status only if this fails. For
-    // any other command line, `requested` returns `None`.
+    // With `--restart-after-crash`, the server runs in a child process. `daemon::exec::command`
+    // makes the command line of the child. For this command line, `requested` executes kubedns with
+    // the arguments of the parent process, and returns an exit status only if this fails. For any
+    // other command line, it returns `None`.
     if let Some(failed) = daemon::exec::requested(&std::env::args_os().collect::<Vec<_>>()) {
         return failed;
     }

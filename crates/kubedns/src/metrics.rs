@@ -95,7 +95,7 @@ impl Metrics {
                 .int_counter("kubedns_publications_total", "Published versions of the records.")?,
             publication: registry.histogram(
                 "kubedns_publication_duration_seconds",
-                "Time from the arrival of an event to the publication of the records it changes.",
+                "Time from the arrival of the oldest event in a publication to this publication.",
                 &LATENCIES,
             )?,
             programming: registry.histogram(

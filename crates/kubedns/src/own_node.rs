@@ -26,7 +26,7 @@ pub(crate) const DNS_SERVICE: (&str, &str) = ("kube-system", "kube-dns");
 const ANSWERED_BY: &str = "kubedns_node_answered_by";
 const HELP_ANSWERED_BY: &str = "1 for the DNS pods that answer the clients of this node, else 0. The label pods has the value own (DNS pods of this node), others (DNS pods of other nodes) or any (DNS pods of all nodes).";
 const ELSEWHERE: &str = "kubedns_node_elsewhere_ratio";
-const HELP_ELSEWHERE: &str = "Share of the queries in the last two to four minutes that did not come from pods of this node.";
+const HELP_ELSEWHERE: &str = "Share of the queries in the last two to four minutes that came neither from pods of this node nor from this pod itself.";
 
 /// The node of this pod.
 #[derive(Debug, Clone)]

@@ -81,11 +81,11 @@ pub struct Options {
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     pub probe_interval: u32,
 
-    /// Verbosity passed to the containers
+    /// Log verbosity of kubedns, the nanny and the sidecar
     #[arg(short, long, value_name = "LEVEL", default_value_t = 2)]
     pub v: u8,
 
-    /// Further arguments of the containers.
+    /// Further arguments of kubedns, the nanny and the sidecar.
     #[command(flatten)]
     pub extra: ExtraArgs,
 }
@@ -109,7 +109,8 @@ pub struct Shape {
     pub alone: bool,
 }
 
-/// Arguments for the containers, in addition to those that localpod passes anyway.
+/// Arguments for kubedns, the nanny and the sidecar, in addition to those that localpod passes
+/// anyway.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct ExtraArgs {
     /// A further argument for kubedns, such as --kubedns-arg=--v=4 (repeatable)

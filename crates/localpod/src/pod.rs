@@ -178,7 +178,7 @@ impl Wiring<'_> {
         }
     }
 
-    /// The arguments of dnsmasq, which the nanny passes on.
+    /// The arguments for dnsmasq on the command line of the nanny, which passes most of them on.
     fn dnsmasq_args(&self) -> Vec<String> {
         let mut args = vec!["-k".to_owned(), "--cache-size=1000".to_owned()];
         args.extend(self.dnsmasq_routes());
@@ -205,10 +205,11 @@ impl Wiring<'_> {
         args
     }
 
-    /// The arguments for loop detection and the log, and those that depend on the position of
-    /// dnsmasq. In front of kubedns, dnsmasq forwards queries for cluster names and reverse names
-    /// to kubedns, and does not cache negative answers. Behind kubedns, dnsmasq receives only
-    /// queries for external names, and may forward 1000 queries at a time.
+    /// The arguments that dnsmasq has in every position (the nanny leaves out `--dns-loop-detect`,
+    /// because it finds loops itself), and those that depend on the position. In front of kubedns,
+    /// dnsmasq forwards queries for cluster names and reverse names to kubedns, and does not cache
+    /// negative answers. Behind kubedns, dnsmasq receives only queries for external names, and may
+    /// forward 1000 queries at a time.
     fn dnsmasq_routes(&self) -> Vec<String> {
         let every = [
             "--dns-loop-detect".to_owned(),

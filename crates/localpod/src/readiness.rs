@@ -40,7 +40,7 @@ fn checks(ports: Ports, is_alone: bool) -> Vec<(&'static str, Check)> {
     let http = |port, path| Check::Http { port, path };
     let mut checks = vec![
         (
-            "kubedns' first lists and configuration",
+            "kubedns' configuration and its first lists of objects",
             http(ports.readiness, "/readiness"),
         ),
         ("an answer on the DNS port", Check::Dns { port: ports.dns }),

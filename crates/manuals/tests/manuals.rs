@@ -177,8 +177,8 @@ fn check_offers(script: &Path, words: &[&str], command: &Command) {
     }
 }
 
-/// zsh takes the subcommand from the first word after the program, even if the program has
-/// arguments of its own.
+/// The script of zsh reads the subcommand from the first word after the program (`$line[1]`).
+/// Positional arguments of the program must not move it to a later word.
 #[test]
 fn zsh_reads_subcommand_first() {
     let directory = tempfile::tempdir().unwrap();

@@ -21,7 +21,8 @@ Commands for the pod:
   dnsmasq-nanny top                     rank the busiest clients of kubedns and the most queried names
   dnsmasq-nanny top --dnsmasq           rank clients and names in queries to dnsmasq, if dnsmasq logs them";
 
-/// The flags of the nanny. Flags that kube-dns has, too, keep their names, meanings and defaults.
+/// The flags of the nanny. Those that the nanny of kube-dns has, too, keep their names, meanings and
+/// defaults.
 #[derive(Debug, clap::Parser)]
 #[command(name = "dnsmasq-nanny", about = ABOUT, after_help = COMMANDS)]
 pub struct Flags {

@@ -56,8 +56,8 @@ pub(crate) struct RouterSettings {
     pub(crate) arguments: DnsmasqArguments,
     /// The address of the [SERVFAIL server](crate::dnsmasq::servfail_server).
     pub(crate) servfail_server: Nameserver,
-    /// The labels directly before the stub domain in the names of probes, such as `forward-loop.1`.
-    /// `None` if no server is probed.
+    /// The labels directly before the stub domain in the names of the probes for forwarding loops,
+    /// such as `forward-loop.0123456789abcdef`. `None` if no server is probed.
     pub(crate) probe_label: Option<String>,
     pub(crate) kubedns: Nameserver,
     pub(crate) forward: ForwardMode,
@@ -284,7 +284,7 @@ impl KubednsState {
 
         info!(
             routes,
-            "kubedns reports upstreams, stub domains, search list, hosts, aliases or rules that the nanny did not know, so the cache of dnsmasq is flushed"
+            "kubedns reports upstreams, stub domains, search list, hosts, aliases or rules for external names that the nanny did not know, so the cache of dnsmasq is flushed"
         );
         self.routes = Some(routes);
         self.flush_count += 1;

@@ -169,7 +169,7 @@ struct StartedRouting {
 /// The content of the resolv.conf files that the nanny reads.
 struct ResolvConfs {
     /// The servers of the resolv.conf files that the nanny reads for dnsmasq. Empty in each of
-    /// these cases: dnsmasq may read resolv.conf itself, the nanny runs with `-forward=kubedns`, or
+    /// these cases: dnsmasq reads resolv.conf itself, the nanny runs with `-forward=kubedns`, or
     /// the user gave `--no-resolv`.
     for_dnsmasq: watch::Receiver<ResolvConf>,
     /// The servers that resolve the names of stub servers, except names in the cluster domain.
@@ -322,8 +322,8 @@ impl NannyStart {
         self.tasks.lasting("writing the status file", write);
     }
 
-    /// Opens the query log before dnsmasq starts, so that a configured query log needs no restart
-    /// of dnsmasq.
+    /// Starts the task of the query log before dnsmasq starts: if the configuration already turns
+    /// the query log on, dnsmasq then logs queries from its start, and needs no restart for it.
     fn start_query_log(
         &mut self,
         kubedns: Nameserver,

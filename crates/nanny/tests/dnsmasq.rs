@@ -5,7 +5,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "the relaxation of these lints for tests does not reach the helpers of tests"
+    reason = "clippy.toml allows these only in test functions, not in their helpers"
 )]
 
 mod dnsmasq {

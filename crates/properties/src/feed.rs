@@ -210,7 +210,9 @@ impl ApiServer {
                 .any(|parameter| parameter.starts_with(wanted))
         };
         if !asked("watch=") {
-            // A later page, or a page with a limit below 500, does not count as a complete list.
+            // A new list begins with a request from the watch cache (`resourceVersion=`), or for a
+            // first page of 500 objects. Other pages do not count: for example, the feed requests a
+            // page of one object to check the history of the database.
             self.listed |= !asked("continue=") && (asked("limit=500") || asked("resourceVersion="));
             return respond(&[b"l", self.list.as_slice()].concat());
         }

@@ -257,8 +257,9 @@ impl RoutesStatus {
         }
     }
 
-    /// Whether dnsmasq is known to have no server for external names. False if `loops` has any
-    /// server, because that server may be one for external names.
+    /// Whether dnsmasq is known to have no server for external names. A server that is left out
+    /// because of a loop counts, too. `loops` does not tell for which names, so the result is false
+    /// if `loops` has any server.
     pub fn lacks_upstreams(&self) -> bool {
         // Until the first routes are in force, their source is empty or unknown.
         let source = self.upstreams_from.as_deref().unwrap_or_default();

@@ -121,7 +121,7 @@ impl CounterReader {
 
         // Only the first success, and the first success after a logged failure, are logged.
         if known.is_failure_logged || known.reading.is_none() {
-            tracing::info!(server = %self.server, "reading dnsmasq's counters");
+            tracing::info!(server = %self.server, "dnsmasq's counters can be read");
         }
         known.reading = Some((counters, SystemTime::now()));
         known.error = None;

@@ -174,10 +174,11 @@ mod tests {
         let fast = (ProbeState::Ok, 62.5);
         assert_eq!(after(10, counters(20.0, 0.0, 20.0, 1.625)), [fast]);
         // A report after only two seconds adds no result.
-        assert_eq!(after(12, counters(21.0, 0.0, 21.0, 1.75)), [fast]);
+        assert_eq!(after(12, counters(21.0, 0.0, 20.0, 1.625)), [fast]);
 
         let failed = (ProbeState::Failed, 0.0);
-        // Eight queries were sent. Four have failed, and four still wait for a response.
+        // Since the last result, eight queries were sent. Four have failed, and four still wait for
+        // a response.
         let silent = after(20, counters(28.0, 4.0, 20.0, 1.625));
         assert_eq!(silent, [fast, failed]);
         // Responses that are SERVFAIL are errors, too.

@@ -283,7 +283,8 @@ impl<'q, 'b, V: View> AnswerWriter<'q, 'b, V> {
         } = self.look_up(self.authority, path, families);
         match lookup {
             Lookup::Missing => return AnswerStatus::Missing,
-            // kube-dns reports an unknown target for SRV queries only.
+            // Where the target of a federated name is not known yet, kube-dns answers SERVFAIL to
+            // SRV queries only.
             Lookup::TargetUnknown => return AnswerStatus::Empty,
             Lookup::Exists => {}
         }

@@ -164,7 +164,7 @@ pub(crate) fn answer_query<V: View>(
     };
 
     let outcome = engine.route_query(out);
-    // Each other outcome means that nothing was written.
+    // Only a reply leaves octets in `out`: the engine may have written a part of an answer before.
     if !matches!(outcome, EngineOutcome::Reply(_)) {
         out.truncate(start);
     }
@@ -201,7 +201,7 @@ pub(crate) fn answer_name<V: View>(
         NameResult::Progress(progress) => progress,
         NameResult::Missing(authority) => engine.forward_or_nxdomain(authority, out),
     };
-    // A pending outcome means that nothing was written.
+    // As in `answer_query`, only a reply leaves octets in `out`.
     if !matches!(progress, NameProgress::Reply(_)) {
         out.truncate(start);
     }

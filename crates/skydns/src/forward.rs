@@ -24,11 +24,11 @@
 //! * Upstreams that do not answer probes are dead. They are tried last until they answer a probe or
 //!   a query (`health`). [`Forwarder::probe_idle`] probes upstreams that have given no usable
 //!   answer for a while.
-//! * Except for the forwarded flags and options, a query is not a copy of the client's query
-//!   (`query`): the name is in lower case, and the OPT record has our UDP size. Clients whose
-//!   queries would be the same for an upstream share one query, which is sent once (`in_flight`),
-//!   and one entry of the cache (`key`). Each client gets an answer with its own ID, case, EDNS and
-//!   size (`answer`).
+//! * The query to an upstream is not a copy of the client's query, except for the forwarded flags
+//!   and options (`query`): its name is in lower case, and its OPT record has our UDP size. Clients
+//!   whose queries would be the same for an upstream share one query, which is sent once
+//!   (`in_flight`), and one entry of the cache (`key`). Each client gets an answer with its own ID,
+//!   case, EDNS and size (`answer`).
 //! * Plain DNS upstreams are queried over UDP first, even for a client over TCP. After a truncated
 //!   reply, the query is sent over TCP, unless the upstream was recently silent over TCP. Without a
 //!   reply over TCP, a client over UDP gets the truncated reply, with TC. For a client over TCP,
@@ -128,8 +128,8 @@ pub enum ForwardError {
     /// The list of upstreams is empty.
     #[error("no upstream servers")]
     NoUpstreams,
-    /// No upstream gave a usable reply in time. The list of failures is empty if the caller could
-    /// not wait for the upstreams.
+    /// No upstream gave a usable reply in time. The list of failures is empty if the caller had no
+    /// time left to wait for the upstreams.
     #[error("no usable reply from any upstream: {}", failure_list(.0))]
     AllFailed(Arc<[(Upstream, UpstreamFailure)]>),
     /// A limit on queries in flight, or on callers that wait for them, has been reached.
@@ -273,7 +273,7 @@ impl Forwarder {
         cache.replace_failure(outcome, key)
     }
 
-    /// Queries the upstreams only over TCP, until `deadline` at most.
+    /// Queries the upstreams only over TCP, and waits for the outcome until `deadline` at most.
     async fn whole_reply(
         &self,
         key: Arc<QueryKey>,
@@ -312,8 +312,8 @@ impl Forwarder {
         cache.replace_failure(Err(out_of_time()), &key)
     }
 
-    /// Empties the cache. Call this after a change that may change the replies of upstreams.
-    /// Replies to queries in flight are still cached.
+    /// Empties the cache. Call this after a change that may change the replies of upstreams. The
+    /// reply to a query that is in flight during this call is cached when it arrives.
     pub fn clear_cache(&self) {
         if let Some(cache) = &self.state.cache {
             cache.clear();
@@ -477,7 +477,7 @@ fn probe_questions(upstream: &Upstream, queries: &[UpstreamQuery]) -> Vec<Arc<Qu
     keys.map(Arc::new).collect()
 }
 
-/// The error of a caller that cannot wait for the upstreams.
+/// The error of a caller that has no time left to wait for the upstreams.
 fn out_of_time() -> ForwardError {
     ForwardError::AllFailed([].into())
 }

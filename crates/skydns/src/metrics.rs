@@ -89,7 +89,8 @@ pub struct Shard {
     search_steps: AtomicU64,
     /// Number of queries over the limit of their client.
     rate_limited: AtomicU64,
-    /// Number of TCP connections over the share of their host.
+    /// Number of TCP connections that were closed because the client's host already had as many as
+    /// one host may have.
     rejected_connections: AtomicU64,
     /// Whether several threads write to the shard.
     many_writers: bool,
@@ -174,7 +175,7 @@ impl Shard {
         self.add(counter, 1);
     }
 
-    /// Counts a TCP connection over the share of its host.
+    /// Counts a TCP connection in [`Self::rejected_connections`].
     pub(crate) fn rejected_connection(&self) {
         self.add(&self.rejected_connections, 1);
     }
@@ -411,7 +412,7 @@ const RATE_LIMITED: FamilySpec = FamilySpec {
 };
 const REJECTED_CONNECTIONS: FamilySpec = FamilySpec {
     name: "kubedns_tcp_rejected_connections_total",
-    help: "TCP connections that were closed at once, because their host had its share of connections.",
+    help: "TCP connections that were closed at once, because the client's host had as many as one host may have.",
     kind: MetricType::COUNTER,
     labels: &[],
     has_prefix: false,

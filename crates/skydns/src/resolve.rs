@@ -1,8 +1,9 @@
 //! The path of a query from its transport to its answer.
 //!
-//! The documentation of the crate has a diagram of the layers. The message is parsed once and the
-//! view is taken once: an [`Ask`] carries both through all layers. The work that is left to do for
-//! a waiting query is a [`WaitingWork`]. When this work is done, the query has an answer.
+//! The documentation of the crate has a diagram of the layers. The message is parsed once, and the
+//! [`View`] of the records is taken from the backend once: an [`Ask`] carries both through all
+//! layers. The work that is left to do for a waiting query is a [`WaitingWork`]. When this work is
+//! done, the query has an answer.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -313,7 +314,8 @@ impl<B: Backend> Resolver<B> {
         })
     }
 
-    /// Counts a TCP connection that is closed because its host has its share of connections.
+    /// Counts a TCP connection that is closed because the client's host already has as many
+    /// connections as one host may have.
     pub(crate) fn count_rejected_connection(&self) {
         self.shard.rejected_connection();
     }

@@ -333,7 +333,7 @@ fn longest_matching_domain_answers() {
 }
 
 #[test]
-fn view_that_forwards_all_forwards_single_labels_and_any() {
+fn forwards_all_includes_single_labels_and_type_any() {
     let default = "
         short A => SERVFAIL, qr rd ra:
         www.outside.test ANY => REFUSED, qr:

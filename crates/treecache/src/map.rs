@@ -427,7 +427,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bucket_tags_take_no_room() {
+    fn bucket_tags_do_not_enlarge_node() {
         assert_eq!(size_of::<TrieNode<u8, u8>>(), 3 * size_of::<usize>());
     }
 

@@ -124,8 +124,8 @@ impl Ledger {
     }
 
     /// Returns whether the path works again: it has `wanted` right answers in a row, and no query
-    /// from before the streak is in flight. Such an earlier query may still fail. Later identical
-    /// queries, which wait for the same upstream query, would then fail, too.
+    /// that was sent before the last `begin_streak` is in flight. Such an earlier query may still
+    /// fail. Later identical queries, which wait for the same upstream query, would then fail, too.
     pub(super) fn has_settled(&mut self, path: &str, wanted: u32) -> bool {
         let path = self.path(path);
         let oldest = path.under_way.keys().next();

@@ -1,6 +1,6 @@
 //! Starts a real `CoreDNS`, if one is installed, with the configuration that `kube-dns check config
-//! --corefile` writes. Compares the answers of this `CoreDNS` with the answers of `CoreDNS` in the
-//! scenarios.
+//! --corefile` writes. Compares the answers of this `CoreDNS` with those that the files of the
+//! scenarios contain.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -186,8 +186,8 @@ fn with_free_ports(corefile: &str, ready: SocketAddr) -> String {
 /// Compares an answer with the answer of `CoreDNS` in the scenario. The error has the difference.
 fn judge(case: &Case, found: &Response) -> Result<(), String> {
     // If a reverse name does not exist, the real CoreDNS returns the NXDOMAIN of its upstream,
-    // which has no SOA record. The recording was made without an upstream, so its NXDOMAIN has a
-    // SOA record.
+    // which has no SOA record. The answer in the scenario comes from a CoreDNS without an upstream,
+    // so its NXDOMAIN has a SOA record.
     let is_forwarded = case.asks.ends_with(".arpa. PTR") && case.response.rcode == "NXDOMAIN";
     if is_forwarded && found.rcode == "NXDOMAIN" && found.authority.is_empty() {
         return Ok(());

@@ -12,7 +12,8 @@ use tests::repository;
 
 use crate::links::{page, pages};
 
-/// The ports of the pod in the manifests, and of the pods whose output the pages show.
+/// The ports that the `dig` commands of the pages use: those of the pod in the manifests, and those
+/// of the pods on the machine where we ran the examples.
 const PORTS: &[&str] = &[
     "53", "5300", "5305", "7300", "7301", "7302", "7303", "7304", "7307", "7451", "7453", "8081",
     "10053", "10054", "10055", "10056",

@@ -25,8 +25,8 @@ pub(super) struct ObjectRequest<'a> {
     pub(super) api: &'a Api,
     pub(super) request: &'a Request,
     pub(super) at: ObjectRef,
-    /// Whether a fault corrupts the response. Such a response is never protobuf, because one of the
-    /// corruptions edits JSON.
+    /// Whether one of the [`faults`] that a test has injected corrupts the response. Such a
+    /// response is never protobuf, because one of the corruptions edits JSON.
     pub(super) corrupted: bool,
 }
 
@@ -52,7 +52,7 @@ impl ObjectRequest<'_> {
         }
     }
 
-    /// The part of the request that faults depend on.
+    /// The part of the request that decides which injected [`faults`] apply.
     pub(super) fn fault_request(&self, verb: Verb) -> faults::Request<'_> {
         let authorization = self.request.headers.get("authorization");
         faults::Request {

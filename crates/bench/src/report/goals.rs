@@ -238,7 +238,7 @@ mod tests {
         );
         let unbound = forwarder("Unbound", [70.0, 35.0, 22.0, 10.0], 4000);
         for (name, ours, memory, missed) in [
-            ("as cheap", [60.0, 30.0, 22.0, 10.0], 2000, 0),
+            ("exactly at the limits", [60.0, 30.0, 22.0, 10.0], 2000, 0),
             ("uncached is expensive", [61.0, 30.0, 22.0, 10.0], 2000, 1),
             ("cached is expensive", [60.0, 30.0, 22.0, 10.1], 2000, 1),
             ("large cache", [60.0, 30.0, 22.0, 10.0], 2001, 1),

@@ -226,7 +226,8 @@ async fn check_permissions(
         .collect()
 }
 
-/// The collections of a kind, as limited by `--namespaces`. For `ConfigMap`, only that of the pod.
+/// The collections of a kind, as limited by `--namespaces`. For the kind `ConfigMap`, this is only
+/// the ConfigMap that the pod reads.
 fn collections(options: &Options, kind: Kind) -> Vec<Collection> {
     if kind == Kind::ConfigMap {
         let (namespace, name) = (&options.config_map_namespace, &options.config_map);
@@ -321,8 +322,8 @@ fn loss_if_ready(
         // Whether kubedns needs the pods depends on --pods, which this command does not know. With
         // --pods=verified, kubedns is not synced before it has listed them.
         Kind::Pod if is_synced && !is_watched => Some(
-            "--autopath and `kube-dns top` do not recognise clients (with --pods=node), or \
-             kubedns is not ready after a restart (with --pods=verified)",
+            "with --pods=node, --autopath and `kube-dns top` do not recognise clients; with \
+             --pods=verified, kubedns is not ready after a restart",
         ),
         _ => None,
     }

@@ -166,8 +166,8 @@ fn check_of_finding(finding: &PodFinding, group: FindingGroup) -> CheckLine {
         CheckLine::failed(group, text)
     };
 
-    // The sidecar links to sections of its own page; the report links to the same sections of the
-    // online runbooks.
+    // The sidecar links to sections of its own page. The output of this command links to the same
+    // sections of the online runbooks.
     check
         .with_detail(finding.detail.as_str())
         .with_advice(finding.action.as_str(), finding.section())

@@ -59,7 +59,8 @@ pub(super) fn report(
     let parse = |data: &RawData| {
         dnsconfig::parse_for(data, &domains.bare()).map_err(|error| error.to_string())
     };
-    // An error in the data must not be reported for an argument of dnsmasq.
+    // The data are checked first: `add_keys` would report an error in them as an error of an
+    // argument.
     parse(data)?;
 
     let mut data = data.clone();
@@ -151,8 +152,8 @@ impl Corefile {
     }
 }
 
-/// The port that clients query. If dnsmasq is in front, this is the default port of dnsmasq; a
-/// comment says so if dnsmasq has another one.
+/// The port that clients query. If dnsmasq is in front, this is the default port of dnsmasq. If
+/// dnsmasq has the option `--port`, a comment in the Corefile says where to change the port.
 fn port_of(flags: &KubednsFlags) -> &str {
     let kubedns_is_in_front = matches!(flags.value("topology"), Some("direct" | "alone"));
     flags
@@ -401,7 +402,8 @@ fn etcd_credentials(flags: &KubednsFlags) -> Vec<String> {
     options
 }
 
-/// The flags that have a counterpart, but not beside another flag, one line for each.
+/// The flags whose counterpart is missing only because another flag is set, too. Each line is about
+/// one flag.
 fn missing_beside_others(flags: &KubednsFlags) -> Vec<String> {
     let mut lines = Vec::new();
     if flags.value("kube-master-url").is_some() && flags.value("kubecfg-file").is_some() {

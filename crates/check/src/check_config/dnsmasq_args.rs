@@ -266,7 +266,9 @@ pub(super) fn unsupported_domain(name: &str, value: &str) -> Option<&'static str
 
     // dnsmasq uses the empty domain for names of one label.
     if domains.contains(&"") {
-        return Some("kubedns cannot give all names of one label a server or an answer");
+        return Some(
+            "kubedns has no setting for the server or the answer of all single-label names",
+        );
     }
     let answers = is_address || rest.is_empty();
     (answers && domains.contains(&ANY_DOMAIN)).then_some("kubedns cannot give all names one answer")
@@ -413,8 +415,8 @@ mod tests {
             ),
             (
                 "--server=//10.0.0.2 --local=// --address=/#/10.0.0.3 --server=/#/",
-                "--server=//10.0.0.2: no replacement: kubedns cannot give all names of one label a server or an answer\n\
-                 --local=//: no replacement: kubedns cannot give all names of one label a server or an answer\n\
+                "--server=//10.0.0.2: no replacement: kubedns has no setting for the server or the answer of all single-label names\n\
+                 --local=//: no replacement: kubedns has no setting for the server or the answer of all single-label names\n\
                  --address=/#/10.0.0.3: no replacement: kubedns cannot give all names one answer\n\
                  --server=/#/: no replacement: kubedns cannot give all names one answer\n",
             ),

@@ -40,9 +40,9 @@ fn each_mistake_has_a_line() {
     };
     let doubtful_servers = ["127.0.0.53:53", "[::1]:53", "127.0.0.1:54"].map(loopback);
     let [system, ipv6, stub] = &doubtful_servers;
-    let of_cluster = "kube-dns: warning: stub domain \"cluster.local\" is the cluster domain: dnsmasq may send \
+    let of_cluster = "kube-dns: warning: key stubDomains: stub domain \"cluster.local\" is the cluster domain: dnsmasq may send \
                       queries for it to kubedns, to the servers of the stub domain, or to both; kubedns queries \
-                      these servers only with --fallthrough (key stubDomains); use a domain below the cluster domain";
+                      these servers only with --fallthrough; use a domain below the cluster domain";
     let doubtful_lines = [system.as_str(), ipv6, stub, of_cluster];
     let hosts = of("  hosts: |\n    192.0.2.1 db.acme.example\n");
     let [is_good, hosts_good] =

@@ -117,8 +117,8 @@ impl PodIndex {
     }
 
     /// Ends the list of one namespace, and removes the pods of this namespace that the list did not
-    /// contain. `RelistDoneIn` comes only after the first list of a namespace. That list replaces
-    /// the namespace's addresses from the snapshot file, so they are dropped, too.
+    /// contain. `RelistDoneIn` is sent once for each namespace, after its first list. This list
+    /// replaces the namespace's addresses from the snapshot file, so they are dropped, too.
     fn finish_list_in(&mut self, namespace: &SmolStr) -> bool {
         for id in self.relist.finish_part(|id| id.namespace == *namespace) {
             self.replace_addresses(id, OneOrMany::default());

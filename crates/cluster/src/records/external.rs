@@ -131,8 +131,9 @@ impl ExternalNode {
     /// Visits every owner name, as labels below the Service's name.
     pub fn owner_names<'v>(&'v self, visit: &mut dyn FnMut(&[&'v str])) {
         self.node.owner_names(&mut |below| {
-            // The node also visits names that the external zone lacks: members below ports, the
-            // label of the external addresses, and the empty labels of unnamed ports.
+            // `self.node` also visits names that do not exist in the external zone: names of
+            // members below the name of a port, the label of the member with the external
+            // addresses, and names with the empty label of an unnamed port.
             let is_name = below.iter().all(|label| !label.is_empty());
             if is_name && self.visit(below, &mut 0, &mut |_| {}) {
                 visit(below);

@@ -51,7 +51,8 @@ impl Records for ExternalZone {
                 .services
                 .entry(&["kube-system"], "kube-dns")
                 .map(|service| (service, &[][..])),
-            // With `exact`, the engine only looks for aliases, and a port's name is never an alias.
+            // With `exact`, the caller only looks for aliases. The four labels are the name of a
+            // port (`_http._tcp.web.apps`), which is never an alias.
             [_, _, _, _] if exact => None,
             [namespace, name, below @ ..] => self
                 .services

@@ -43,7 +43,7 @@ pub struct NodesFeed<S> {
     pub timing: WatchTiming,
     /// The metrics of the watches.
     pub metrics: WatchMetrics,
-    /// The receiver of the events.
+    /// The channel to which the events are sent.
     pub sink: mpsc::Sender<ReceivedEvent<Event>>,
     /// The settings in force.
     pub settings: watch::Receiver<S>,

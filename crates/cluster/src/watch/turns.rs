@@ -156,7 +156,7 @@ impl ListTurnsFinder {
                 pods = desired,
                 ready,
                 ?waits,
-                "other pods start at the same time; this pod delays its first lists, unless they have already begun"
+                "other pods start at the same time; this pod delays those of its first lists that have not begun yet"
             );
         }
         self.turn.send_replace(Some(turn));

@@ -452,8 +452,9 @@ fn stored_name(view: &Snapshot, owner: &str) -> Name {
     }
 }
 
-/// The targets of the aliases that a look-up of a name finds. In a zone of etcd, as in SkyDNS, an
-/// alias is not found if there are further keys below its key.
+/// The targets of the aliases that a look-up of a name finds, for all query types except CNAME. In
+/// a zone of etcd, as in SkyDNS, such a look-up does not find an alias that has further keys below
+/// its key. A CNAME query finds it.
 fn stored_aliases(view: &Snapshot, owner: &str) -> Vec<Vec<u8>> {
     let owner = stored_name(view, owner);
     let Some(holder) = Authority::of(view, owner.wire()) else {
@@ -578,8 +579,9 @@ impl<'a> CheckedName<'a> {
     fn check_without_alias(&self) -> Result<(), TestCaseError> {
         let copy = self.copy;
         let is_dangling = copy.iter().all(|record| record.1 == rtype::CNAME) && !copy.is_empty();
-        // In a zone in SkyDNS style, address queries for an alias get NODATA if its target has no
-        // addresses. A transfer has the alias nevertheless.
+        // In a zone in SkyDNS style, a CNAME query finds only an alias at the key of the name
+        // itself. Address queries also find an alias at a key below, but get NODATA if its target
+        // has no addresses. A transfer has the alias nevertheless.
         let is_listed = is_dangling && is_answered_by_skydns(self.view, self.owner);
         prop_assert!(
             *copy == self.others || is_listed,
@@ -679,8 +681,8 @@ proptest! {
             let time = 3_000_000_000 + u64::try_from(number).unwrap();
             let has_changed = transfers.update_versions(&view, time);
             let mut any_new = false;
-            // A check queries every name, which is slow. So only every fourth version and the last
-            // version are checked.
+            // A check queries every name, which is slow. So the zones are checked only after every
+            // fourth edit and after the last edit.
             let is_checked = number % 4 == 3 || number + 1 == edits.len();
             for domain in ZONES {
                 let zone = name(domain);
@@ -812,13 +814,13 @@ fn added_record_is_transferred() {
         ("a load balancer", balanced(), "x.a.k8s.example.", CNAME),
         ("a port of a load balancer", balanced(), port, SRV),
         (
-            "an alias one key below",
+            "an alias one level below the key of the name",
             alias_at("al/1a2b"),
             "al.sky.test.",
             CNAME,
         ),
         (
-            "an alias two keys below",
+            "an alias two levels below the key of the name",
             alias_at("b/c/x"),
             "b.sky.test.",
             CNAME,
@@ -916,8 +918,10 @@ fn new_port_below_alias_is_added_to_copy() {
     assert!(types_at(&after, port).contains(&rtype::SRV));
 }
 
+/// If a zone has no address of its own for its name server, the name server has the address of the
+/// DNS Service, and the zone waits for the cluster.
 #[test]
-fn zone_with_own_name_server_does_not_wait_for_cluster() {
+fn zone_with_address_for_name_server_does_not_wait_for_cluster() {
     let mut world = World::new(Fixed::default(), &[]);
     world.apply(&Edit::Etcd("dns/ns", Some(r#"{"host":"192.0.2.53"}"#)));
     let transfers = secondary::start_transfers();

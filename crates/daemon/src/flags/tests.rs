@@ -336,7 +336,8 @@ fn parse_program_ignores_stray_words_after_first_word() {
     assert_eq!(nanny.options.rest, ["-k", "tap"]);
     assert_eq!(nanny.ignored, ["false", "-no-such-flag"]);
 
-    // A stray first word is rejected, unless it is empty: the word may be a misspelt subcommand.
+    // A stray first word is rejected, because it may be a misspelt subcommand. An empty first word
+    // is ignored.
     let words = argv(&["dnsmasq", "--", "-k"]);
     let exit =
         parse_program::<Passing>("dnsmasq-nanny", Style::Go, &["tap", "top"], words).unwrap_err();

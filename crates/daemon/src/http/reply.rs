@@ -20,8 +20,8 @@ pub fn with_type(status: StatusCode, content_type: &'static str, body: String) -
     response
 }
 
-/// A JSON response without a final line feed; `<`, `>` and `&` are escaped as by Go's
-/// `encoding/json`.
+/// A JSON response without a final line feed, with the characters that Go's `encoding/json` escapes
+/// ([`escape_html`]) escaped.
 pub fn json<T: Serialize>(status: StatusCode, value: &T) -> WarpResponse {
     match serde_json::to_string(value) {
         Ok(body) => with_type(status, "application/json", escape_html(&body)),

@@ -1,4 +1,4 @@
-//! The TLS settings of a session, from files.
+//! The TLS settings of an etcd client, from files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

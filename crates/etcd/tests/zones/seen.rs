@@ -44,7 +44,8 @@ impl SeenFeed {
         Self::limited_feed(access, usize::MAX)
     }
 
-    /// A feed of the zone `skydns.local` that keeps at most `max_octets` of messages.
+    /// A feed of the zone `skydns.local`, which fails if the zone takes more than `max_octets`
+    /// octets of memory.
     pub(crate) fn limited_feed(access: EtcdAccess, max_octets: usize) -> Self {
         Self::of_zone(access, &Name::parse("skydns.local").unwrap(), max_octets)
     }

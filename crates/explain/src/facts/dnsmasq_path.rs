@@ -323,7 +323,8 @@ impl DnsFront {
     }
 
     /// The longest domain that contains `name`, among the reverse trees, `domain`, and the domains
-    /// of the names in `hosts` and `aliases`. dnsmasq forwards these domains to kubedns.
+    /// of the names in the keys `hosts` and `aliases` of the configuration. dnsmasq forwards these
+    /// domains to kubedns.
     fn kubedns_domain(&self, name: &Name, domain: &Name) -> Option<Name> {
         let own_names = self
             .config

@@ -17,8 +17,8 @@ pub(crate) struct Evidence<'e> {
     pub(crate) front: &'e DnsFront,
     /// The objects; `None` until the first lists are complete or a snapshot file is restored.
     pub(crate) found: Option<&'e FoundObjects>,
-    /// Whether kubedns has upstream servers for external names. Servers that are left out, such as
-    /// those of a forwarding loop, count, too.
+    /// Whether kubedns has upstream servers for external names. Servers that kubedns does not query
+    /// now, such as those of a forwarding loop, count, too.
     pub(crate) has_upstreams: bool,
     pub(crate) now: Moment,
 }
@@ -51,7 +51,8 @@ impl<'e> Evidence<'e> {
         self.found?.namespaces.get(namespace).copied()
     }
 
-    /// Whether the name denotes a missing member of an existing Service.
+    /// Whether the name is a [`NameKind::Member`] of an existing Service, but no address of the
+    /// Service has its label.
     pub(crate) fn lacks_member(self, candidate: &NameCandidate) -> bool {
         let NameKind::Member { .. } = candidate.kind else {
             return false;

@@ -66,7 +66,7 @@ pub(crate) struct FoundService {
     pub(crate) object: ServiceObjects,
     /// The address that has the requested hostname.
     pub(crate) member: Option<FoundMember>,
-    /// Hostnames of published addresses, if a hostname was requested; eight at most.
+    /// Hostnames of addresses that have DNS records, if a hostname was requested; eight at most.
     pub(crate) hostnames: Vec<String>,
     /// The number of hostnames left out.
     pub(crate) more_hostnames: usize,
@@ -209,7 +209,7 @@ impl FoundService {
         let mut hostnames = Vec::new();
         if let Some(hostname) = hostname {
             member = member_with_hostname(&members, hostname);
-            hostnames = published_hostnames(&members, service.as_ref());
+            hostnames = hostnames_with_records(&members, service.as_ref());
         }
 
         Self {
@@ -243,8 +243,8 @@ fn member_with_hostname(members: &[EndpointMember<'_>], hostname: &str) -> Optio
         .max_by_key(|member| member.ready)
 }
 
-/// The hostnames of published addresses, sorted.
-fn published_hostnames<'o>(
+/// The hostnames of addresses that have DNS records, sorted.
+fn hostnames_with_records<'o>(
     members: &[EndpointMember<'o>],
     service: Option<&objects::Service>,
 ) -> Vec<&'o SmolStr> {

@@ -396,8 +396,8 @@ fn without_servers(evidence: Evidence<'_>, candidate: &NameCandidate) -> Option<
         return None;
     }
 
-    // A stub domain without servers in the ConfigMap has no effect. So for a stub domain, an empty
-    // list means that kubedns uses none of its servers now.
+    // A stub domain that is in effect has servers in the ConfigMap. So an empty list means that
+    // kubedns has left out all servers of the stub domain.
     let lower = candidate.name.to_lowercase();
     let (_, stub_domain) = evidence.snapshot.zone.servers_for(lower.wire());
     if stub_domain.is_some() || evidence.has_upstreams {

@@ -144,7 +144,7 @@ fn unless_forwarded_exists(answer: String, before: &[&NameCandidate]) -> String 
             forwarding_sentence(first)
         ),
         more => format!(
-            "{answer}, unless one of {} names exists that the resolver tries first: {}",
+            "{answer}, unless the resolver finds one of {} earlier names: {}",
             more.len(),
             list_in_turn(more)
         ),

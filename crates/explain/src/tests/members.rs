@@ -61,7 +61,7 @@ fn unknown_label_before_port_has_no_records() {
 }
 
 #[test]
-fn all_published_hostnames_are_counted() {
+fn all_hostnames_with_records_are_counted() {
     // If the Service publishes addresses that are not ready, their hostnames are counted, too.
     let words = "h-99.mixed.apps.svc.cluster.local. A";
     for (publish_not_ready, more) in [(false, 2), (true, 3)] {

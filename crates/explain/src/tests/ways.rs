@@ -300,6 +300,7 @@ fn missing_name_below_fallthrough_domain_is_forwarded() {
     cluster.expect(["/verdict/outcome"], &below);
 }
 
+/// kubedns leaves out a configured upstream that forwards queries back to it.
 #[test]
 fn left_out_and_missing_upstreams_are_told_apart() {
     let none = |zone| Zone {

@@ -32,8 +32,8 @@ pub struct ConfigFlags {
     pub domains: Vec<Domain>,
     /// The cluster domain of the Services that are targets of aliases.
     pub service_domain: Name,
-    /// The zones that kubedns answers from its own records: the cluster domains, and the zones that
-    /// flags add (etcd, external, cluster set).
+    /// The zones that kubedns answers from its own records: the cluster domains, and the zones of
+    /// `--etcd-zone`, `--external-zone` and `--clusterset-domain`.
     pub zones: Vec<Name>,
     /// `--nameservers`.
     pub nameservers: Vec<Upstream>,

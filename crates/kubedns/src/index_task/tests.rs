@@ -574,7 +574,7 @@ fn configuration_is_overdue_ten_seconds_after_first_lists() {
 
 /// An explainer whose explanations wait until the returned sender is dropped. The receiver gets a
 /// message when an explanation begins.
-fn stopping_explainer(
+fn blocking_explainer(
     running: &RunningTask,
 ) -> (
     explain::Explainer,
@@ -609,15 +609,15 @@ fn stopping_explainer(
 }
 
 #[tokio::test]
-async fn stopped_readers_delay_no_event() {
+async fn blocked_explanations_delay_no_event() {
     let running = RunningTask::synced().await;
 
-    let (explainer, release, mut begins) = stopping_explainer(&running);
-    let mut readers = tokio::task::JoinSet::new();
+    let (explainer, release, mut begins) = blocking_explainer(&running);
+    let mut explanations = tokio::task::JoinSet::new();
     for _ in 0..4 {
         let route = explainer.route();
         let request = warp::test::request().path("/explain?name=10.0.0.9");
-        readers.spawn(async move { request.reply(&route).await.status() });
+        explanations.spawn(async move { request.reply(&route).await.status() });
     }
     begins.recv().await.unwrap();
 
@@ -633,6 +633,6 @@ async fn stopped_readers_delay_no_event() {
     }
 
     drop(release);
-    assert_eq!(readers.join_all().await, [200; 4]);
+    assert_eq!(explanations.join_all().await, [200; 4]);
     running.end().await.unwrap();
 }

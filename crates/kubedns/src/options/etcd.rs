@@ -117,7 +117,9 @@ pub enum EtcdError {
         zone: Domain,
     },
     /// Another flag already uses the names of the zone.
-    #[error("--etcd-zone {zone} is taken by {flag}={domain}: use a domain outside of {domain}")]
+    #[error(
+        "--etcd-zone {zone} is taken by {flag}={domain}: use a domain that this flag does not use"
+    )]
     Taken {
         /// The zone.
         zone: Domain,
@@ -398,19 +400,19 @@ mod tests {
             ),
             (
                 "--etcd-zone=Lb.example=http://e:1 --external-zone=lb.example",
-                "--etcd-zone lb.example. is taken by --external-zone=lb.example.: use a domain outside of lb.example.",
+                "--etcd-zone lb.example. is taken by --external-zone=lb.example.: use a domain that this flag does not use",
             ),
             (
                 "--etcd-zone=clusterset.local=http://e:1 --clusterset-domain=clusterset.local",
-                "--etcd-zone clusterset.local. is taken by --clusterset-domain=clusterset.local.: use a domain outside of clusterset.local.",
+                "--etcd-zone clusterset.local. is taken by --clusterset-domain=clusterset.local.: use a domain that this flag does not use",
             ),
             (
                 "--etcd-zone=search.local=http://e:1 --search-suffix=search.local",
-                "--etcd-zone search.local. is taken by --search-suffix=search.local.: use a domain outside of search.local.",
+                "--etcd-zone search.local. is taken by --search-suffix=search.local.: use a domain that this flag does not use",
             ),
             (
                 "--etcd-zone=a.search.local=http://e:1 --search-suffix=search.local",
-                "--etcd-zone a.search.local. is taken by --search-suffix=search.local.: use a domain outside of search.local.",
+                "--etcd-zone a.search.local. is taken by --search-suffix=search.local.: use a domain that this flag does not use",
             ),
             (
                 &many,

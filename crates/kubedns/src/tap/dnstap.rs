@@ -96,9 +96,11 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> ReaderStream for T {}
 enum DnstapError {
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    #[error("the reader did not complete the handshake within {READER_TIMEOUT:?}")]
+    #[error(
+        "the connection with the reader, including its handshake, was not complete within {READER_TIMEOUT:?}"
+    )]
     NoHandshake,
-    #[error("the reader did not read for {READER_TIMEOUT:?}")]
+    #[error("the reader did not read a message within {READER_TIMEOUT:?}")]
     Slow(#[from] tokio::time::error::Elapsed),
     #[error("the reader does not accept dnstap")]
     Refused,

@@ -16,7 +16,7 @@ use super::cluster::PATIENCE;
 use super::process::Kubedns;
 
 /// An API server with the Service `default/kubernetes` and a headless Service. It grants only the
-/// permissions of the stock role.
+/// permissions of the role `system:kube-dns` of Kubernetes.
 fn cluster() -> RunningApiServer {
     let cluster = RunningApiServer::empty();
     cluster.faults.kube_dns_role();

@@ -56,8 +56,8 @@ async fn large_cluster_fits_in_memory() {
         .until_metric("kubedns_addresses{kind=\"endpointslices\"}", 30_000.0)
         .await;
     let memory = Usage::of(kubedns.process.id()).unwrap().anonymous / 1024;
-    println!("kubedns uses {memory} MB");
-    assert!(memory < 20, "kubedns uses {memory} MB for 10,000 Services");
+    println!("kubedns uses {memory} MiB");
+    assert!(memory < 20, "kubedns uses {memory} MiB for 10,000 Services");
     cluster.set(mk_cluster_ip(
         "ns0",
         "one-more",

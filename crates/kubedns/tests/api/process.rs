@@ -51,8 +51,8 @@ impl Kubedns {
         }
     }
 
-    /// Waits until kubedns has been started a second time, and serves on new ports. All later
-    /// queries go to the new ports.
+    /// Waits until the parent process has started its child again after a crash, and the new child
+    /// serves on new ports. All later queries go to the new ports.
     pub(crate) async fn follow_new_ports(&mut self) {
         let ports = eventually(PATIENCE, || async {
             let served = |text| {

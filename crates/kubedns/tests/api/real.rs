@@ -214,7 +214,7 @@ async fn kubedns_works_with_real_api_server() {
     kubedns.until_answered(LATE, "A", "10.96.0.8").await;
     kubedns.stop().await;
     roles_in_namespaces_are_enough(&cluster).await;
-    pods_are_found_by_their_address(&cluster).await;
+    pods_are_found_by_first_address(&cluster).await;
 }
 
 /// Checks that `check cluster` reports the objects that cannot be read with the role
@@ -287,7 +287,7 @@ async fn roles_in_namespaces_are_enough(cluster: &RealCluster) {
     kubedns.stop().await;
 }
 
-async fn pods_are_found_by_their_address(cluster: &RealCluster) {
+async fn pods_are_found_by_first_address(cluster: &RealCluster) {
     cluster
         .create_pod("web-0", false, &["10.0.0.1", "fd00::1"])
         .await;
@@ -316,6 +316,7 @@ async fn pods_are_found_by_their_address(cluster: &RealCluster) {
         assert_eq!((pod.key.name.as_str(), node.as_str()), (name, "node-1"));
         assert_eq!((*shared, pod.addresses.len()), (host_network, addresses));
     }
+    // The second address of a pod, and an address of no pod.
     for address in ["fd00::1", "10.0.0.10"] {
         let pods = Collection::pods_at(address.parse().unwrap(), &Scope::default()).remove(0);
         let found = list_objects::<ScheduledPod>(&connection, pods, 16, PATIENCE).await;

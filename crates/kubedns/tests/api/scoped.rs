@@ -178,7 +178,8 @@ async fn kubedns_is_ready_without_pods_of_node() {
     let environment = [("NODE_NAME", "node-1")];
     let mut kubedns = Kubedns::start_with(&[&url, "--pods=node"], &environment).await;
     kubedns.until_ready().await;
-    // The stock role also refuses EndpointSlices, sometimes earlier than the pods.
+    // The role `system:kube-dns` does not permit EndpointSlices either. The log line about them may
+    // come first.
     let line = kubedns
         .process
         .line_with("needed_for=\"--pods=node\"", PATIENCE)

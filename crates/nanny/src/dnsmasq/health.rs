@@ -2,8 +2,8 @@
 //!
 //! While dnsmasq answers, a probe queries the cache size every three seconds: CHAOS TXT
 //! `cachesize.bind`, which dnsmasq answers from memory. If no answer comes within a second, the
-//! probe counts as missed, and the next probe starts at the end of this second. The interval is not
-//! shorter, because dnsmasq counts the answers to probes as cache hits.
+//! probe counts as missed, and the next probe starts at the end of this second. The interval of
+//! three seconds is not shorter, because dnsmasq counts the answers to probes as cache hits.
 //!
 //! A dnsmasq that does not answer and uses no processor time hangs: a signal stopped the process,
 //! or a system call blocks. A dnsmasq that does not answer but uses processor time is busy, and

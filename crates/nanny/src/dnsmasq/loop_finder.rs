@@ -10,9 +10,9 @@
 //! must not forward names of the stub domain back to dnsmasq. So the nanny asks such a server for
 //! [names of its stub domain](super::stub_probes).
 //!
-//! The nanny does not pass `--dns-loop-detect` to dnsmasq. With this option, dnsmasq would stop
-//! using kubedns after a loop through one of kubedns' upstreams, and would then refuse the queries
-//! by which kubedns detects this loop.
+//! If the arguments for dnsmasq contain `--dns-loop-detect`, the nanny leaves it out. With this
+//! option, dnsmasq would stop using kubedns after a loop through one of kubedns' upstreams, and
+//! would then refuse the queries by which kubedns detects this loop.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -37,7 +37,7 @@ const DUPLICATE: (&str, &str) = ("reply", "query is duplicate");
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LoggedQuery {
     pub(crate) client: IpAddr,
-    /// The name in lower case, without a trailing dot, as filters expect.
+    /// The name in lower case, without a trailing dot, as the filters of the query log expect.
     pub(crate) name: String,
     pub(crate) qtype: u16,
     /// `None` if the query has no answer.

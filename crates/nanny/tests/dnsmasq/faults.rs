@@ -44,8 +44,9 @@ async fn hanging_dnsmasq_is_killed_and_restarted() {
     rig.end().await;
 }
 
+/// With `-logInterval`, the nanny regularly sends SIGUSR1 to dnsmasq.
 #[tokio::test]
-async fn statistics_do_not_hide_hang() {
+async fn requests_for_statistics_do_not_hide_hang() {
     let rig = NannySetup::new().flag("-logInterval=100ms").start().await;
     rig.signal(Signal::SIGSTOP);
     rig.restarted("hung").await;

@@ -66,9 +66,10 @@ async fn unresolved_stub_server_does_not_leak_queries() {
     rig.end().await;
 }
 
-/// In this test, the configuration of dnsmasq names a servers file. So the nanny passes the servers
-/// as arguments, and dnsmasq gets new servers only by a restart. With `-restartDnsmasq=false`, the
-/// nanny restarts dnsmasq for new servers only if a stub domain without a usable server gets one.
+/// In this test, dnsmasq's configuration file already has a `servers-file`, so the nanny cannot
+/// give dnsmasq another one. The nanny passes the servers as arguments, and dnsmasq gets new
+/// servers only by a restart. With `-restartDnsmasq=false`, the nanny restarts dnsmasq for new
+/// servers only if a stub domain without a usable server gets one.
 #[tokio::test]
 async fn stub_domain_gets_resolved_server_despite_forbidden_restarts() {
     let knows = Arc::new(AtomicBool::new(false));

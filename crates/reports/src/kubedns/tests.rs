@@ -86,7 +86,7 @@ fn number_of_upstreams_is_limited() {
 }
 
 #[test]
-fn upstreams_in_use_come_first() {
+fn upstreams_of_routes_come_first() {
     let text = "kubedns_forward_upstream_up{route=\".\",upstream=\"192.0.2.1:53\"} 1\n\
                 kubedns_forward_requests_total{upstream=\"192.0.2.1:53\"} 0\n\
                 kubedns_forward_requests_total{upstream=\"192.0.2.2:53\"} 7\n\

@@ -15,11 +15,11 @@ use crate::time::{Now, millis, milliseconds};
 
 /// Failures in a row that change the condition. A single lost packet does not change the condition.
 const FAILURES_IN_A_ROW: u32 = 2;
-/// Timeout of each query to an upstream that has answered before. With one repetition and the
-/// default interval, an upstream that falls silent is found within ten seconds.
+/// Timeout of each query to an upstream that has given a usable answer before. With one repetition
+/// and the default interval, an upstream that falls silent is found within ten seconds.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Timeout of each query to an upstream that has never answered. The timeout is long enough for a
-/// resolver that answers SERVFAIL after its own timeouts.
+/// Timeout of each query to an upstream that has never given a usable answer. The timeout is long
+/// enough for a resolver that answers SERVFAIL after its own timeouts.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of results kept for the plot: ten minutes at the default interval of five
@@ -101,7 +101,8 @@ impl UpstreamState {
 
     /// The next probe.
     pub(super) fn next_probe(&self) -> UpstreamProbe {
-        // An upstream that has answered before is expected to answer fast, so its timeout is short.
+        // An upstream that has given a usable answer before is expected to answer fast, so its
+        // timeout is short.
         let timeout = if self.status.has_answered {
             TIMEOUT
         } else {

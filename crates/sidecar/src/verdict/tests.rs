@@ -637,7 +637,11 @@ fn stub_domain_without_server_is_fault() {
     let nowhere = ["127.0.0.1:9"];
     for (case, status, expected) in [
         ("no address", of_dnsmasq(&nowhere, &["ns.test"]), unresolved),
-        ("a loop", of_dnsmasq(&nowhere, &[]), unusable),
+        (
+            "all servers left out because of a loop",
+            of_dnsmasq(&nowhere, &[]),
+            unusable,
+        ),
         (
             "one of two",
             of_dnsmasq(&["192.0.2.1:53"], &["ns.test"]),
@@ -652,7 +656,11 @@ fn stub_domain_without_server_is_fault() {
             },
             in_kubedns,
         ),
-        ("kubedns, a loop", of_kubedns(0), unusable),
+        (
+            "kubedns, all servers left out because of a loop",
+            of_kubedns(0),
+            unusable,
+        ),
     ] {
         assert_eq!(found(&status), [expected], "{case}");
     }

@@ -146,7 +146,7 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
             return;
         };
 
-        // The name of a member's target is the label of the member, followed by the base.
+        // The target of a `Host::Member` is the label of the entry, followed by `base`.
         if entry.record.host == Host::Member {
             path.push(entry.label);
         }

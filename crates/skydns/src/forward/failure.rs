@@ -17,8 +17,8 @@ pub enum UpstreamFailure {
     /// The network is unreachable, or a socket has an error that no other variant describes.
     #[error("unreachable")]
     Unreachable,
-    /// The upstream sent something other than a DNS message or, over TCP and TLS, a message that is
-    /// no usable reply to the query.
+    /// The upstream sent data that are no DNS message. Over TCP and TLS, a DNS message that is no
+    /// usable reply to the query also counts.
     #[error("reply is not a usable DNS message")]
     Garbage,
     /// Many replies arrived with a wrong ID or question. An attacker may be guessing IDs.

@@ -13,10 +13,10 @@
 //! upstream is also probed when it has refused queries for two different names, and has given no
 //! usable answer (NOERROR or NXDOMAIN) in between. If the upstream refuses the probe as well, it
 //! counts as refusing until it gives a usable answer. A refusing upstream keeps its place in the
-//! order, but can count as down ([`UpstreamHealth::is_down`]). After an outage, this probe is not
-//! needed. Suppose that an upstream has given a usable answer before, and then is dead, or fails
-//! [`IN_A_ROW`] times in a row (timeouts do not count). If its next answer is not usable, the
-//! upstream counts as refusing at once.
+//! order, but can count as down ([`UpstreamHealth::is_down`]). After an outage (the upstream was
+//! dead, or failed [`IN_A_ROW`] times in a row; timeouts do not count), this probe is not needed:
+//! an upstream that gave usable answers before the outage counts as refusing at its first unusable
+//! answer after it.
 //!
 //! Clients' queries to an upstream that does not know EDNS have no OPT record. After
 //! [`EDNS_PAUSE`], a query starts a probe with an OPT record. The query itself has none, because a

@@ -1,10 +1,10 @@
 //! Hop-by-hop EDNS options.
 //!
-//! An OPT record is valid for one hop only (RFC 6891, section 6.1.1). According to their RFCs, the
-//! options in [`HOP_BY_HOP`] are also valid for one hop only, so they are not forwarded. All other
-//! options are forwarded, as in kube-dns: for example client subnets (RFC 7871 allows forwarders to
-//! pass them on), extended errors (RFC 8914) and private options. [`MAX_OPTIONS`] limits the total
-//! length of the forwarded options of a query.
+//! An OPT record is valid for one hop only (RFC 6891, section 6.1.1), so the forwarder writes its
+//! own OPT record. It does not copy the options in [`HOP_BY_HOP`] into this record, because their
+//! RFCs limit them to one hop. It copies all other options, as kube-dns does: for example client
+//! subnets (RFC 7871 allows this), extended errors (RFC 8914) and private options. [`MAX_OPTIONS`]
+//! limits the total length of the forwarded options of a query.
 
 use wire::split_options;
 

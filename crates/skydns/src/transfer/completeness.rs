@@ -13,8 +13,8 @@ use wire::Name;
 /// - The zone can be transferred.
 /// - The configuration is known. Its hosts and aliases may be in the zone.
 /// - The first lists from the source of the zone (the API server or etcd) are complete.
-/// - There is no cluster, the first lists from the API server are complete, or the zone has an
-///   address of its own for its name server.
+/// - At least one of these is true: kubedns runs without a cluster; the first lists from the API
+///   server are complete; the zone has an address of its own for its name server.
 /// - The condition of [`are_alias_targets_listed`] is true.
 pub(super) fn is_complete<V: View>(view: &V, domain: &Name) -> bool {
     let Some(authority) = transferable_authority(view, domain) else {
@@ -48,9 +48,9 @@ fn has_own_name_server_address<V: View>(view: &V, authority: Authority<'_>) -> b
     has_address
 }
 
-/// Whether the target of each alias of the configuration in zone `domain` is outside our zones, or
-/// in a zone whose records come from a complete list. An alias in a loop has no target, so the zone
-/// does not wait for one.
+/// Checks the aliases of the configuration whose names are in zone `domain`. Returns whether each
+/// of their targets is outside our zones, or in a zone whose records come from a complete list. An
+/// alias in a loop has no target, so the zone does not wait for one.
 fn are_alias_targets_listed<V: View>(view: &V, domain: &Name) -> bool {
     let Some(own_names) = view.zone().own_names.as_deref() else {
         return true;

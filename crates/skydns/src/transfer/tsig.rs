@@ -101,7 +101,7 @@ pub(crate) struct ResponseSigner {
 }
 
 /// Whether a message has additional records and, in any section, a TSIG record. The data of the
-/// TSIG record are not checked. Records from the first malformed record on are ignored.
+/// TSIG record are not checked. The first malformed record and all records after it are ignored.
 fn is_signed(message: &[u8], question_end: usize) -> bool {
     let Ok(header) = Header::parse(message) else {
         return false;

@@ -168,9 +168,12 @@ fn wildcards_answer_names_below() {
     assert_answers(&view, &ExternalAnswers::none(), table);
 }
 
+/// With [`Zone::forwards_all`], no other server filters the queries that kubedns forwards. So
+/// kubedns answers `localhost` itself, and also forwards names of one label, such as the target
+/// `intranet` of an ExternalName Service.
 #[test]
 fn localhost_and_single_labels_depend_on_forwards_all() {
-    let forwards = "
+    let without = "
         localhost A => SERVFAIL, qr rd ra:
         www.localhost A => forward/Recursive
         loop.apps.svc.cluster.local A => asks for www.localhost.
@@ -179,8 +182,8 @@ fn localhost_and_single_labels_depend_on_forwards_all() {
     let view = Fixed::new(&[])
         .alias_at(&["svc", "apps", "loop"], "www.localhost")
         .alias_at(&["svc", "apps", "one"], "intranet");
-    assert_answers(&view, &ExternalAnswers::none(), forwards);
-    let answers = "
+    assert_answers(&view, &ExternalAnswers::none(), without);
+    let with = "
         localhost A => NOERROR, qr aa rd ra: localhost. 30 IN A 127.0.0.1
         LocalHost AAAA => NOERROR, qr aa rd ra: LocalHost. 30 IN AAAA ::1
         www.localhost A => NOERROR, qr aa rd ra: www.localhost. 30 IN A 127.0.0.1
@@ -190,5 +193,5 @@ fn localhost_and_single_labels_depend_on_forwards_all() {
         loop.apps.svc.cluster.local A => NOERROR, qr aa rd ra: loop.apps.svc.cluster.local. 30 IN CNAME www.localhost.; www.localhost. 30 IN A 127.0.0.1
         one.apps.svc.cluster.local A => asks for intranet.
     ";
-    assert_answers(&view.forwards_all(), &ExternalAnswers::none(), answers);
+    assert_answers(&view.forwards_all(), &ExternalAnswers::none(), with);
 }

@@ -290,7 +290,7 @@ async fn queries_omit_opt_record_after_formerr_from_tls_server() {
     assert_eq!(
         edns,
         Some(dnssec_ok),
-        "the forwarder itself must add the OPT record"
+        "the reply to the client must have an OPT record, although the reply of the upstream has none"
     );
     assert_eq!(upstream.count(), 3);
 }

@@ -271,7 +271,7 @@ async fn incomplete_zone_gets_no_version() {
             "cluster.local a.test b.test",
         ),
         (
-            "the cluster is not loaded, and the name server is an alias",
+            "the cluster is not loaded, and an alias hides the address of the name server of a.test",
             zones_with_alias("ns.dns.a.test", "web.a.test", Fixed::empty()).unsynced(),
             "",
         ),

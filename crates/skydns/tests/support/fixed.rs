@@ -245,8 +245,8 @@ impl Fixed {
         self
     }
 
-    /// Sets the search suffix (`--search-suffix`) to `suffix`, and the search domains after those
-    /// of the cluster (`--search-domains`) to `domains`.
+    /// Sets `--search-suffix` to `suffix`, and `--search-domains` to `domains`. In the search list,
+    /// these domains come after the search domains of the cluster.
     pub(crate) fn search(mut self, suffix: &str, domains: &[&str]) -> Self {
         let domains = domains.iter().map(|domain| name(domain));
         let search = Search::new(Some(&name(suffix)), false, domains);

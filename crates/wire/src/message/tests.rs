@@ -114,7 +114,7 @@ fn short_message_and_two_questions_are_rejected() {
     let whole = a.len();
     assert_rejected(&[
         ("nothing", vec![], Short(0)),
-        ("half a header", vec![0; 11], Short(10)),
+        ("a header without its last octet", vec![0; 11], Short(10)),
         (
             "two questions",
             message([2, 0, 0, 0], &[]),

@@ -279,8 +279,8 @@ impl Stage {
     }
 }
 
-/// The arguments of `localpod`, the program that runs the pod. The probes have the same interval as
-/// in the manifest.
+/// The arguments of `localpod`, the program that runs the pod. The sidecar probes with the same
+/// interval as in the manifests.
 const ARGUMENTS: [&str; 4] = [
     "--probe-interval=5",
     "--kubedns-arg=--initial-sync-timeout=5s",

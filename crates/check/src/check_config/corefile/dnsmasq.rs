@@ -76,16 +76,20 @@ const OPTIONS: &[(&[&str], Counterpart)] = &[
     (
         &["filter-AAAA", "filter-A", "filter-rr"],
         Missing(
-            "the key filterTypes has a counterpart, but for external names only: add it to the ConfigMap",
+            "for external names only: add the key filterTypes to the ConfigMap of kube-dns, and run this command again",
         ),
     ),
     (
         &["host-record", "addn-hosts", "hostsdir"],
-        Missing("add the addresses to the key hosts of the ConfigMap, which has a counterpart"),
+        Missing(
+            "add the addresses to the key hosts of the ConfigMap of kube-dns, and run this command again",
+        ),
     ),
     (
         &["cname"],
-        Missing("add the name to the key aliases of the ConfigMap, which has a counterpart"),
+        Missing(
+            "add the name to the key aliases of the ConfigMap of kube-dns, and run this command again",
+        ),
     ),
     (
         &["stop-dns-rebind"],
@@ -154,7 +158,8 @@ pub(super) fn different(options: &[String]) -> Vec<String> {
     lines.collect()
 }
 
-/// Adds the keys that replace an option, or none of them if there is a reason against one.
+/// Adds the keys that replace an option. If one of the keys cannot be added, adds none of them, and
+/// returns the reason.
 fn add_keys_of(option: &str, data: &mut RawData, domains: &BTreeSet<String>) -> Result<(), String> {
     let (name, value) = name_and_value(option);
     let is_empty_file = matches!(name, "conf-file" | "C") && value == "/dev/null";
@@ -180,14 +185,16 @@ fn add_keys_of(option: &str, data: &mut RawData, domains: &BTreeSet<String>) -> 
                     return Err(format!("the key {key} rejects this: {}", error.reason()));
                 }
             }
-            // The plugin `forward` cannot except a domain from the stub domain that contains it.
+            // `--server=/DOMAIN/#` sends a domain within a stub domain to the servers for all
+            // names. In the Corefile, the block of the stub domain has only the servers of the stub
+            // domain.
             Proposal::Other(_) if value.ends_with("/#") => {
                 return Err(
                     "the servers of a stub domain get the queries for all names below it"
                         .to_owned(),
                 );
             }
-            // The Corefile answers the names that dnsmasq sends to kubedns.
+            // `--server` with the address of kubedns: CoreDNS takes the place of kubedns.
             Proposal::Other(_) => {}
         }
     }
@@ -195,9 +202,9 @@ fn add_keys_of(option: &str, data: &mut RawData, domains: &BTreeSet<String>) -> 
     Ok(())
 }
 
-/// Adds to a key: an element to a list, a domain or its servers to an object, a line to other text.
-/// Of two different answers for a denied domain, that of dnsmasq is kept, because clients usually
-/// query dnsmasq.
+/// Merges `addition` into the value of a key: lists and objects are merged, and other text gets a
+/// further line. If the key `deniedNames` and the arguments of dnsmasq give different answers for a
+/// domain, the answer of dnsmasq is kept, because clients usually query dnsmasq.
 fn merge_key(data: &mut RawData, key: &str, addition: &str) {
     let present = data.entry(key.to_owned()).or_default();
     let merged = match (

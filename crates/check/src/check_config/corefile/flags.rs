@@ -61,7 +61,7 @@ const FLAGS: &[(&str, Takes, Counterpart)] = &[
     (
         "daemonset",
         Value,
-        Missing("CoreDNS does not delay its first list requests by a random time"),
+        Missing("kubedns waits for a random time before its first lists; CoreDNS does not"),
     ),
     ("dns-bind-address", Value, Line),
     ("dns-port", Value, Line),
@@ -297,8 +297,8 @@ impl KubednsFlags {
             let mut values = self.values.get(name).into_iter().flatten();
             if let Some(value) = values.find(|value| !fits_corefile(value)) {
                 let why = if value.contains('$') {
-                    "this command does not know the value of a variable: write it in place of \
-                     $NAME or $(NAME)"
+                    "this command does not know the values of variables: give it the value of the \
+                     variable in place of $NAME or $(NAME)"
                 } else {
                     "this command writes only printable ASCII without braces, quotes, backslashes \
                      or comments"

@@ -195,10 +195,10 @@ fn flags_are_read_and_unsafe_values_are_left_out() {
     assert_eq!(
         missing,
         [
-            "--etcd-zone: the value is left out, because this command does not know the value of a \
-             variable: write it in place of $NAME or $(NAME)",
+            "--etcd-zone: the value is left out, because this command does not know the values of \
+             variables: give it the value of the variable in place of $NAME or $(NAME)",
             "--kube-master-url: the value is left out, because this command does not know the \
-             value of a variable: write it in place of $NAME or $(NAME)",
+             values of variables: give it the value of the variable in place of $NAME or $(NAME)",
             "--pods: the value is left out, because this command writes only printable ASCII \
              without braces, quotes, backslashes or comments"
         ]
@@ -247,7 +247,7 @@ fn dnsmasq_arguments_become_lines_of_corefile() {
     }
 }
 
-/// An option for which `check config --dnsmasq-args` knows a replacement must not be unknown here.
+/// `check config --corefile` must know each option that `check config --dnsmasq-args` knows.
 #[test]
 fn each_option_of_dnsmasq_has_counterpart() {
     let names = dnsmasq_args::OPTIONS.iter().flat_map(|(names, _)| *names);

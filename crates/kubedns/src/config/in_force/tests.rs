@@ -189,7 +189,7 @@ const CASES: &[Case] = &[
         ..CASE
     },
     Case {
-        name: "missing names are forwarded",
+        name: "names of a fallthrough domain that do not exist are forwarded",
         flags: &[NAMESERVERS, "--fallthrough=svc.cluster.local"],
         loops: &[(".", "192.0.2.9:53")],
         expected: &[

@@ -209,7 +209,7 @@ async fn pauses_grow_until_connection_outlives_longest_pause() {
 
     let accepting = async {
         let mut connections = Vec::new();
-        // The last connection but one lives longer than the longest pause.
+        // The fifth connection lives longer than the longest pause.
         for life in [0, 0, 0, 0, 61, 0] {
             let stream = accept(&listener).await;
             connections.push(Instant::now());

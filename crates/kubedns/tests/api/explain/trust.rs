@@ -7,7 +7,7 @@ use super::{cluster, ready, starting};
 use crate::api::cluster::PATIENCE;
 
 #[tokio::test]
-async fn explanation_before_first_lists_warns() {
+async fn explanation_warns_before_first_lists_are_complete() {
     let cluster = cluster();
     cluster.faults.down();
     let kubedns = starting(&cluster, &[]).await;

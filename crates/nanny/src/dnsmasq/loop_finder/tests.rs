@@ -91,7 +91,7 @@ async fn start_upstream(
 }
 
 #[tokio::test]
-async fn later_loop_is_found_and_ends() {
+async fn loop_that_begins_after_first_probes_is_found_and_ends() {
     let mut rig = LoopRig::start().await;
     let probed = rig.finder.routes.borrow().probed.clone();
     for (forwarding, is_loop, is_change) in [

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use crate::forward::key::UpstreamList;
 
-/// Maximum number of failing lists of upstreams that are logged at the same time.
+/// Maximum number of failing lists of upstreams that are remembered at the same time. The failure
+/// of a further list is not logged.
 const MAX_LOGGED: usize = 64;
 
 /// The lists of upstreams that fail while stale answers are served.

@@ -225,7 +225,7 @@ async fn one_caller_retries_dead_upstreams() {
     advance(30 * SECOND).await;
     assert!(
         subject.cache.find_reply(&key, || false).is_none(),
-        "callers must wait for upstreams that may work again"
+        "after the recheck time, a caller must wait, unless all upstreams are known to be dead"
     );
     let refresh: Vec<bool> = (0..5)
         .map(|_| subject.cache.find_reply(&key, || true).unwrap().refresh)

@@ -69,7 +69,7 @@ fn negative_ttl_is_at_most_limit() {
 }
 
 #[test]
-fn truncated_message_stays_unchanged() {
+fn incomplete_message_stays_unchanged() {
     let whole = Reply::to(&Query::new("no.test.", "A").wire())
         .authority(SOA)
         .wire();

@@ -164,7 +164,8 @@ impl UpstreamSocket {
         // The failed call has sent nothing. Usually it has reported the ICMP error of an earlier
         // query. The kernel reports such an error only once, so the next call sends the message.
         let failure = UpstreamFailure::from_io(&error);
-        // A lack of buffers says nothing about the earlier queries.
+        // Here `NoSocket` means that the kernel has no buffer left, which says nothing about the
+        // earlier queries.
         if failure == UpstreamFailure::NoSocket {
             return Err(failure);
         }
