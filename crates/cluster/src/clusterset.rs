@@ -41,12 +41,21 @@ pub(crate) struct ClusterSet {
     /// The key of each slice's import. A slice can move to another import, because the label with
     /// the import's name is mutable.
     owners: HashMap<ObjectKey, ObjectKey, RandomState>,
-    import_lists: RelistTracker<ObjectKey>,
-    slice_lists: RelistTracker<ObjectKey>,
+    import_lists: RelistTracker,
+    slice_lists: RelistTracker,
     /// Keys of the imports whose records must be rebuilt.
     outdated: HashSet<ObjectKey, RandomState>,
     records: ImportRecords,
     changed: bool,
+}
+
+/// The keys of the objects in a namespace.
+fn keys_in<V>(
+    objects: &HashMap<ObjectKey, V, RandomState>,
+    namespace: &str,
+) -> impl Iterator<Item = ObjectKey> {
+    let keys = objects.keys().filter(move |key| key.namespace == namespace);
+    keys.cloned()
 }
 
 impl ClusterSet {
@@ -66,14 +75,15 @@ impl ClusterSet {
 
     pub(crate) fn apply_import(&mut self, change: Change<ServiceImport>) {
         match change {
-            Change::RelistStarted => self.import_lists.begin(self.imports.keys().cloned()),
+            Change::RelistStarted => self.import_lists.begin(self.imports.keys()),
             Change::RelistDoneIn(namespace) => {
-                for key in self.import_lists.finish_in(&namespace) {
+                let known = keys_in(&self.imports, &namespace);
+                for key in self.import_lists.finish_part(known) {
                     self.remove_import(&key);
                 }
             }
             Change::RelistDone => {
-                for key in self.import_lists.finish() {
+                for key in self.import_lists.finish(self.imports.keys().cloned()) {
                     self.remove_import(&key);
                 }
                 self.check_sync();
@@ -102,14 +112,15 @@ impl ClusterSet {
 
     pub(crate) fn apply_slice(&mut self, change: Change<ImportedSlice>) {
         match change {
-            Change::RelistStarted => self.slice_lists.begin(self.owners.keys().cloned()),
+            Change::RelistStarted => self.slice_lists.begin(self.owners.keys()),
             Change::RelistDoneIn(namespace) => {
-                for key in self.slice_lists.finish_in(&namespace) {
+                let known = keys_in(&self.owners, &namespace);
+                for key in self.slice_lists.finish_part(known) {
                     self.remove_slice(&key);
                 }
             }
             Change::RelistDone => {
-                for key in self.slice_lists.finish() {
+                for key in self.slice_lists.finish(self.owners.keys().cloned()) {
                     self.remove_slice(&key);
                 }
                 self.check_sync();

@@ -46,7 +46,7 @@ pub struct Index {
     options: IndexOptions,
     store: ObjectStore,
     nodes: BTreeMap<SmolStr, Node>,
-    node_lists: RelistTracker<SmolStr>,
+    node_lists: RelistTracker,
     source: Option<EndpointsSource>,
     in_force: watch::Sender<Option<EndpointsSource>>,
     /// A Service whose Endpoints lack addresses that its slices have. Because of this Service, the
@@ -55,7 +55,7 @@ pub struct Index {
     port_lists: SharedLists<PortRecords>,
     pods: PodIndex,
     clusterset: Option<ClusterSet>,
-    namespaces: RelistTracker<SmolStr>,
+    namespaces: RelistTracker,
     /// Services whose records must be rebuilt, each with its published reverse records.
     outdated: HashMap<ObjectKey, Vec<(IpAddr, Pointer)>, RandomState>,
     snapshot: Snapshot,

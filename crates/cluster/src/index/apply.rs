@@ -41,11 +41,11 @@ impl Index {
         match change {
             Change::RelistStarted => self.store.begin_service_list(),
             Change::RelistDoneIn(namespace) => {
-                let gone = self.store.services.finish_in(&namespace);
+                let gone = self.store.finish_service_list_in(&namespace);
                 self.remove_services(gone);
             }
             Change::RelistDone => {
-                let gone = self.store.services.finish();
+                let gone = self.store.finish_service_list();
                 self.remove_services(gone);
             }
             Change::Apply(service) => {
@@ -72,11 +72,11 @@ impl Index {
         match change {
             Change::RelistStarted => self.store.begin_endpoints_list(),
             Change::RelistDoneIn(namespace) => {
-                let gone = self.store.endpoints.finish_in(&namespace);
+                let gone = self.store.finish_endpoints_list_in(&namespace);
                 self.remove_endpoints(gone);
             }
             Change::RelistDone => {
-                let gone = self.store.endpoints.finish();
+                let gone = self.store.finish_endpoints_list();
                 self.remove_endpoints(gone);
             }
             Change::Apply(endpoints) => {
@@ -105,11 +105,11 @@ impl Index {
         match change {
             Change::RelistStarted => self.store.begin_slice_list(),
             Change::RelistDoneIn(namespace) => {
-                let gone = self.store.slices.finish_in(&namespace);
+                let gone = self.store.finish_slice_list_in(&namespace);
                 self.remove_slices(gone);
             }
             Change::RelistDone => {
-                let gone = self.store.slices.finish();
+                let gone = self.store.finish_slice_list();
                 self.remove_slices(gone);
             }
             Change::Apply(slice) => {
@@ -156,9 +156,9 @@ impl Index {
 
     fn apply_node(&mut self, change: Change<Node>) {
         match change {
-            Change::RelistStarted => self.node_lists.begin(self.nodes.keys().cloned()),
+            Change::RelistStarted => self.node_lists.begin(self.nodes.keys()),
             Change::RelistDone => {
-                for gone in self.node_lists.finish() {
+                for gone in self.node_lists.finish(self.nodes.keys().cloned()) {
                     self.nodes.remove(&gone);
                 }
             }
@@ -211,10 +211,12 @@ impl Index {
         match change {
             Change::RelistStarted => {
                 let served = self.snapshot.served.iter().flat_map(treecache::Map::iter);
-                self.namespaces.begin(served.map(|(name, ())| name.clone()));
+                self.namespaces.begin(served.map(|(name, ())| name));
             }
             Change::RelistDone => {
-                for gone in self.namespaces.finish() {
+                let served = self.snapshot.served.iter().flat_map(treecache::Map::iter);
+                let names = served.map(|(name, ())| name.clone());
+                for gone in self.namespaces.finish(names) {
                     self.set_namespace_served(&gone, false);
                 }
             }

@@ -234,6 +234,26 @@ impl StoredObjects {
             .filter_map(|(key, entry)| entry.endpoints(&key))
     }
 
+    /// The keys of all Endpoints.
+    pub(super) fn endpoints_keys(&self) -> impl Iterator<Item = ObjectKey> {
+        self.entries()
+            .filter(|(_, entry)| !entry.endpoints.is_empty())
+            .map(|(key, _)| key)
+    }
+
+    /// The keys of all slices.
+    pub(super) fn slice_keys(&self) -> impl Iterator<Item = ObjectKey> {
+        self.slices().map(|slice| slice.key)
+    }
+
+    /// The keys of the slices in a namespace.
+    pub(super) fn slice_keys_in(&self, namespace: &str) -> impl Iterator<Item = ObjectKey> {
+        self.keys_in(namespace).into_iter().flat_map(|service| {
+            let slices: Vec<_> = self.entry(&service).slices(&service).collect();
+            slices.into_iter().map(|slice| slice.key)
+        })
+    }
+
     /// All slices.
     pub fn slices(&self) -> impl Iterator<Item = EndpointSlice> {
         self.entries().flat_map(|(key, entry)| {

@@ -36,7 +36,7 @@ pub(super) struct PodIndex {
     /// The addresses of each pod, by namespace.
     known: HashMap<SmolStr, PodAddresses, RandomState>,
     hasher: RandomState,
-    relist: RelistTracker<PodId>,
+    relist: RelistTracker,
     /// Whether `namespaces` may have changed since the last [`PodIndex::take_changed`].
     changed: bool,
     /// For each address, the namespaces of the pods with that address. Addresses from a snapshot
@@ -51,12 +51,23 @@ pub(super) struct PodIndex {
     lists: SharedLists<SmolStr>,
 }
 
+fn pod_ids<'k>(
+    known: impl IntoIterator<Item = (&'k SmolStr, &'k PodAddresses)>,
+) -> impl Iterator<Item = PodId> {
+    known.into_iter().flat_map(|(namespace, pods)| {
+        pods.keys().map(|name| PodId {
+            namespace: namespace.clone(),
+            name: *name,
+        })
+    })
+}
+
 impl PodIndex {
     /// Applies a change. Returns whether the namespaces of an address may have changed.
     pub(super) fn apply_change(&mut self, change: Change<Pod>) -> bool {
         let changed = match change {
             Change::RelistStarted => {
-                self.begin_list();
+                self.relist.begin(pod_ids(&self.known));
                 false
             }
             Change::RelistDoneIn(namespace) => self.finish_list_in(&namespace),
@@ -105,22 +116,12 @@ impl PodIndex {
         }
     }
 
-    fn begin_list(&mut self) {
-        let mut known = Vec::with_capacity(self.pod_count());
-        for (namespace, pods) in &self.known {
-            known.extend(pods.keys().map(|name| PodId {
-                namespace: namespace.clone(),
-                name: *name,
-            }));
-        }
-        self.relist.begin(known);
-    }
-
     /// Ends the list of one namespace, and removes the pods of this namespace that the list did not
     /// contain. `RelistDoneIn` is sent once for each namespace, after its first list. This list
     /// replaces the namespace's addresses from the snapshot file, so they are dropped, too.
     fn finish_list_in(&mut self, namespace: &SmolStr) -> bool {
-        for id in self.relist.finish_part(|id| id.namespace == *namespace) {
+        let known = self.known.get_key_value(namespace);
+        for id in self.relist.finish_part(pod_ids(known)) {
             self.replace_addresses(id, OneOrMany::default());
         }
         self.drop_stale_addresses_in(namespace);
@@ -131,7 +132,7 @@ impl PodIndex {
     fn finish_list(&mut self) -> bool {
         let is_first = !self.is_listed();
         let mut changed = false;
-        for id in self.relist.finish() {
+        for id in self.relist.finish(pod_ids(&self.known)) {
             changed |= self.replace_addresses(id, OneOrMany::default());
         }
 

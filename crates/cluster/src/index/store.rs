@@ -25,9 +25,9 @@ pub struct ObjectStore {
     strays: HashMap<ObjectKey, SmolStr, RandomState>,
     /// The last deleted Services, for explanations of answers.
     deleted: Deletions,
-    pub(super) services: RelistTracker<ObjectKey>,
-    pub(super) endpoints: RelistTracker<ObjectKey>,
-    pub(super) slices: RelistTracker<ObjectKey>,
+    pub(super) services: RelistTracker,
+    pub(super) endpoints: RelistTracker,
+    pub(super) slices: RelistTracker,
 }
 
 /// The Service that a slice most likely belongs to: the control plane names slices after their
@@ -39,19 +39,49 @@ fn expected_service(slice: &ObjectKey) -> Option<SmolStr> {
 
 impl ObjectStore {
     pub(super) fn begin_service_list(&mut self) {
-        let known: Vec<_> = self.objects.service_keys().collect();
-        self.services.begin(known);
+        self.services.begin(self.objects.service_keys());
     }
 
     pub(super) fn begin_endpoints_list(&mut self) {
-        let endpoints = self.objects.endpoints();
-        let known: Vec<_> = endpoints.map(|endpoints| endpoints.key).collect();
-        self.endpoints.begin(known);
+        self.endpoints.begin(self.objects.endpoints_keys());
     }
 
     pub(super) fn begin_slice_list(&mut self) {
-        let known: Vec<_> = self.objects.slices().map(|slice| slice.key).collect();
-        self.slices.begin(known);
+        self.slices.begin(self.objects.slice_keys());
+    }
+
+    /// Ends a list of Services. Returns those that the list did not contain.
+    pub(super) fn finish_service_list(&mut self) -> Vec<ObjectKey> {
+        self.services.finish(self.objects.service_keys())
+    }
+
+    /// Ends a list of Endpoints. Returns those that the list did not contain.
+    pub(super) fn finish_endpoints_list(&mut self) -> Vec<ObjectKey> {
+        self.endpoints.finish(self.objects.endpoints_keys())
+    }
+
+    /// Ends a list of slices. Returns those that the list did not contain.
+    pub(super) fn finish_slice_list(&mut self) -> Vec<ObjectKey> {
+        self.slices.finish(self.objects.slice_keys())
+    }
+
+    /// Ends the part of a list of Services in one namespace. Returns those that the list did not
+    /// contain.
+    pub(super) fn finish_service_list_in(&mut self, namespace: &str) -> Vec<ObjectKey> {
+        self.services.finish_part(self.objects.keys_in(namespace))
+    }
+
+    /// Ends the part of a list of Endpoints in one namespace. Returns those that the list did not
+    /// contain.
+    pub(super) fn finish_endpoints_list_in(&mut self, namespace: &str) -> Vec<ObjectKey> {
+        self.endpoints.finish_part(self.objects.keys_in(namespace))
+    }
+
+    /// Ends the part of a list of slices in one namespace. Returns those that the list did not
+    /// contain.
+    pub(super) fn finish_slice_list_in(&mut self, namespace: &str) -> Vec<ObjectKey> {
+        self.slices
+            .finish_part(self.objects.slice_keys_in(namespace))
     }
 
     /// The current objects.

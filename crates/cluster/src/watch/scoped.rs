@@ -309,7 +309,7 @@ struct NamespaceAccount<E> {
     index: usize,
     namespace: SmolStr,
     names: HashSet<SmolStr, RandomState>,
-    relist: RelistTracker<SmolStr>,
+    relist: RelistTracker,
     sink: mpsc::Sender<ReceivedEvent<E>>,
     converter: Arc<dyn EventConverter<E>>,
     joint: Arc<JointState>,
@@ -371,7 +371,7 @@ impl<E: Send + 'static> NamespaceAccount<E> {
     /// `RelistDone` would make the receiver delete the objects that the feeds of other namespaces
     /// have already sent.
     async fn begin_list(&mut self, at: std::time::Instant) -> Result<(), ReceiverGone> {
-        self.relist.begin(self.names.iter().cloned());
+        self.relist.begin(&self.names);
 
         // If another namespace is sending `RelistStarted`, this namespace waits: no object may be
         // sent before `RelistStarted`.
@@ -383,7 +383,7 @@ impl<E: Send + 'static> NamespaceAccount<E> {
     /// Ends a list and deletes the objects that the list did not contain.
     async fn finish_list(&mut self, at: std::time::Instant) -> Result<(), ReceiverGone> {
         let is_first = !self.relist.is_complete();
-        for name in self.relist.finish() {
+        for name in self.relist.finish(self.names.iter().cloned()) {
             self.names.remove(&name);
             let key = ObjectKey {
                 namespace: self.namespace.clone(),
