@@ -370,7 +370,7 @@ impl EndpointPlaces {
 /// A node, reduced to its topology.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// The name; the namespace is empty.
+    /// The name. The field `namespace` of the key is empty.
     pub key: ObjectKey,
     /// The zone (label `topology.kubernetes.io/zone`, else
     /// `failure-domain.beta.kubernetes.io/zone`).
@@ -383,7 +383,7 @@ pub struct Node {
 /// A namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Namespace {
-    /// The name; the namespace is empty.
+    /// The name. The field `namespace` of the key is empty.
     pub key: ObjectKey,
 }
 

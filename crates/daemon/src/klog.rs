@@ -76,6 +76,7 @@ pub struct LogFlags {
     /// number for the log level verbosity
     #[arg(short = 'v', long = "v", value_name = "Level", default_value = "0")]
     pub v: Verbosity,
+    // The help text is that of kube-dns. Here, the flag works with `--log-format=json`, too.
     /// comma-separated list of pattern=N settings for file-filtered logging (only works for the
     /// default text log format)
     #[arg(long, value_name = "moduleSpec", default_value = "")]

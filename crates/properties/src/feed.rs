@@ -210,9 +210,9 @@ impl ApiServer {
                 .any(|parameter| parameter.starts_with(wanted))
         };
         if !asked("watch=") {
-            // A new list begins with a request from the watch cache (`resourceVersion=`), or for a
-            // first page of 500 objects. Other pages do not count: for example, the feed requests a
-            // page of one object to check the history of the database.
+            // To begin a new list, the feed requests the whole list from the watch cache
+            // (`resourceVersion=`), or a first page of 500 objects. Other pages do not count: for
+            // example, the feed requests a page of one object to check the history of the database.
             self.listed |= !asked("continue=") && (asked("limit=500") || asked("resourceVersion="));
             return respond(&[b"l", self.list.as_slice()].concat());
         }

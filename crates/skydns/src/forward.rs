@@ -15,9 +15,10 @@
 //! * The client's flags RD, AD, CD and DO and its end-to-end EDNS options are forwarded.
 //!
 //! Beyond kube-dns, for speed and safety:
-//! * An upstream counts as silent after [`ForwardLimits::silence_timeout`], or earlier if its equal
-//!   share of the budget is shorter; in kube-dns, after two seconds. A late reply is still accepted
-//!   while the next upstream is queried (`attempts`).
+//! * An upstream counts as silent after [`ForwardLimits::silence_timeout`]. With many upstreams,
+//!   this time is shorter, because they share the remaining time of the query equally. In kube-dns,
+//!   an upstream counts as silent after two seconds. A late reply is still accepted while the next
+//!   upstream is queried (`attempts`).
 //! * After a second SERVFAIL, or after REFUSED, the next upstream is tried. If no upstream has a
 //!   better reply, the SERVFAIL or REFUSED is the answer. It is sent at once when no upstream is
 //!   left to wait for.
@@ -52,8 +53,8 @@
 //! stub domain does not block other queries. One client may use only its share of each limit
 //! (`client_shares`). A query beyond the client's share fails at once with
 //! [`ForwardError::Overloaded`]. Each query holds one task, and keeps at most
-//! [`ForwardLimits::max_open`] sockets open. At most [`ForwardLimits::max_joined`] callers wait for
-//! an identical query of another caller.
+//! [`ForwardLimits::max_open`] sockets open. A caller can wait for an identical query of another
+//! caller. In total, at most [`ForwardLimits::max_joined`] callers wait in this way.
 //!
 //! There are at most [`ForwardLimits::max_connections`] persistent connections. The number of
 //! connections to each upstream, and the number of queries in flight on each connection, are
@@ -403,8 +404,8 @@ impl Forwarder {
         let probe = state.loops.start_probe(&domain)?;
         let query = probe.query();
         let metrics = state.metrics.upstream(&upstream);
-        // The probe is sent like a client's query, but does not count in the metrics, and does not
-        // change the health of the upstream.
+        // The probe is sent like a client's query. But `run_once` does not count it in the metrics,
+        // and does not change the health of the upstream.
         let exchange = UpstreamExchange {
             query: &query,
             upstream: &upstream,
@@ -429,10 +430,11 @@ impl Forwarder {
     /// Probes the upstreams that have given no usable answer (NOERROR or NXDOMAIN) for `idle`.
     /// Between two such probes of an upstream, at least `idle` passes, unless the upstream is dead
     /// or answers every query with SERVFAIL or REFUSED. Every upstream is probed in a separate
-    /// task, and has at most one probe at a time. If the first query of a probe fails, or gets
-    /// SERVFAIL or REFUSED, the probe sends a second one. Each probe begins with the next query of
-    /// a cycle. The cycle has the last query that got a usable answer, if there is one, and then
-    /// the queries given with the upstream. After a usable answer, the cycle begins again.
+    /// task, and has at most one probe at a time. The queries of the probes form a cycle: first the
+    /// last query that got a usable answer, if there is one, then the queries given with the
+    /// upstream. Each probe begins one query further in the cycle than the previous probe. If this
+    /// query fails, or gets SERVFAIL or REFUSED, the probe also sends the query that follows in the
+    /// cycle. After a usable answer, the next probe begins at the start of the cycle.
     pub fn probe_idle(&self, upstreams: &[(Upstream, Vec<UpstreamQuery>)], idle: Duration) {
         let now = Instant::now();
         for (upstream, queries) in upstreams {

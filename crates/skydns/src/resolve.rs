@@ -57,7 +57,7 @@ const STEPS_OVER_UDP: usize = 8192;
 /// Maximum work for an immediate answer over TCP, in steps. It is less than over UDP, because the
 /// threads for TCP have other work as well.
 const STEPS_OVER_TCP: usize = 4096;
-/// Time after which a waiting query is answered from the cache or with SERVFAIL. Clients retry
+/// Time after which a waiting query gets a stale answer from the cache, or SERVFAIL. Clients retry
 /// after two seconds or later.
 pub(crate) const BUDGET: Duration = Duration::from_millis(1950);
 /// The external answers of a query that has not waited for upstreams.

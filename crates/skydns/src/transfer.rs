@@ -300,8 +300,8 @@ fn transferable_zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
         .filter(|zone: &&FurtherZone| !zone.pointers)
         .map(|zone| &zone.domain);
 
-    // Without a cluster, `zone.domain` is used only in answers for hosts and aliases of the
-    // configuration, and is not transferred.
+    // Without a cluster, `zone.domain` is no cluster domain, and is transferred only if a further
+    // zone has this domain.
     let cluster = std::iter::once(&zone.domain)
         .chain(zone.other_domains.iter())
         .filter(|domain| view.cluster_domain_of(domain.wire()).is_some());

@@ -74,7 +74,8 @@ impl FeedPosition {
 pub(super) struct ListPosition {
     /// The next request.
     pub(super) extent: ListExtent,
-    /// The history of the pages so far.
+    /// The resource version and the first object of the pages so far; `None` before the first page
+    /// is complete.
     history: Option<DatabaseHistory>,
     pages: usize,
     /// The time when requests for the next page began to fail.
@@ -148,7 +149,7 @@ impl ListPosition {
         None
     }
 
-    /// The history of the pages so far.
+    /// The resource version and the first object of the pages so far.
     pub(super) fn history(&self) -> DatabaseHistory {
         self.history.clone().unwrap_or_default()
     }
@@ -189,7 +190,8 @@ pub(super) struct WatchPosition {
     pub(super) was_silent: bool,
     /// Number of failures of open watches since the last event was handled. Only failures with
     /// [`RequestFailure::is_unreadable`] count. At [`MAX_UNREADABLE`], a new list replaces the
-    /// watch, whose next event may be unreadable.
+    /// watch: the next event may be unreadable, and each resumed watch would fail at this event
+    /// again.
     pub(super) unreadable: u32,
 }
 

@@ -25,8 +25,8 @@ pub struct ConfigState {
     /// Unknown, perhaps misspelt keys of the newest data.
     pub unknown_keys: Vec<UnknownKey>,
     /// Number of edits that have come into force since the start. The data at the start are not an
-    /// edit. With [`ConfigSource::Api`](super::ConfigSource::Api), there are usually no data at the
-    /// start, and the first data count as an edit.
+    /// edit. A [`ConfigSource::Api`](super::ConfigSource::Api) usually has no data at the start, so
+    /// empty data are applied first. Then the first data from the API server count as an edit.
     pub edits: u64,
     /// Number of rejections since the start.
     pub rejected: u64,

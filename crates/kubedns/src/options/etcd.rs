@@ -117,9 +117,7 @@ pub enum EtcdError {
         zone: Domain,
     },
     /// Another flag already uses the names of the zone.
-    #[error(
-        "--etcd-zone {zone} is taken by {flag}={domain}: use a domain that this flag does not use"
-    )]
+    #[error("--etcd-zone {zone} is taken by {flag}={domain}: use {allowed}")]
     Taken {
         /// The zone.
         zone: Domain,
@@ -127,6 +125,8 @@ pub enum EtcdError {
         flag: &'static str,
         /// The domain of the other flag.
         domain: Domain,
+        /// The domains that are allowed instead.
+        allowed: String,
     },
     /// A zone of reverse names. The reverse names of each etcd are served without such a zone.
     #[error(
@@ -207,14 +207,20 @@ impl Options {
             return Err(EtcdError::Reverse { zone: zone.clone() });
         }
 
-        match self.taken_by_other(zone) {
-            Some((flag, domain)) => Err(EtcdError::Taken {
-                zone: zone.clone(),
-                flag,
-                domain: domain.clone(),
-            }),
-            None => Ok(()),
-        }
+        let Some((flag, domain)) = self.taken_by_other(zone) else {
+            return Ok(());
+        };
+        // A suffix takes all names within it.
+        let allowed = match flag {
+            "--search-suffix" => format!("a domain outside of {domain}"),
+            _ => "another domain".to_owned(),
+        };
+        Err(EtcdError::Taken {
+            zone: zone.clone(),
+            flag,
+            domain: domain.clone(),
+            allowed,
+        })
     }
 
     /// The other flag that already uses the names of `zone`, and the domain of that flag.
@@ -400,19 +406,19 @@ mod tests {
             ),
             (
                 "--etcd-zone=Lb.example=http://e:1 --external-zone=lb.example",
-                "--etcd-zone lb.example. is taken by --external-zone=lb.example.: use a domain that this flag does not use",
+                "--etcd-zone lb.example. is taken by --external-zone=lb.example.: use another domain",
             ),
             (
                 "--etcd-zone=clusterset.local=http://e:1 --clusterset-domain=clusterset.local",
-                "--etcd-zone clusterset.local. is taken by --clusterset-domain=clusterset.local.: use a domain that this flag does not use",
+                "--etcd-zone clusterset.local. is taken by --clusterset-domain=clusterset.local.: use another domain",
             ),
             (
                 "--etcd-zone=search.local=http://e:1 --search-suffix=search.local",
-                "--etcd-zone search.local. is taken by --search-suffix=search.local.: use a domain that this flag does not use",
+                "--etcd-zone search.local. is taken by --search-suffix=search.local.: use a domain outside of search.local.",
             ),
             (
                 "--etcd-zone=a.search.local=http://e:1 --search-suffix=search.local",
-                "--etcd-zone a.search.local. is taken by --search-suffix=search.local.: use a domain that this flag does not use",
+                "--etcd-zone a.search.local. is taken by --search-suffix=search.local.: use a domain outside of search.local.",
             ),
             (
                 &many,

@@ -281,7 +281,8 @@ impl LogReader {
                     return;
                 }
             }
-            // Lets taps and the query log run even if the pipe is never empty.
+            // All lines of the last read are handled. If the pipe is never empty, the next read
+            // does not wait. So this task yields here, to let taps and the query log run.
             if reader.buffer().is_empty() {
                 yield_now().await;
             }

@@ -54,7 +54,8 @@ struct TargetEntry<'v> {
     target_type: TargetType,
 }
 
-/// The fields by which records of one type differ.
+/// The fields that are compared to find repeated records. The weight of an SRV record is not
+/// compared.
 #[derive(PartialEq, Eq, Hash)]
 struct TargetIdentity<'e> {
     name: TargetName<'e>,
@@ -394,8 +395,8 @@ fn raw_weight(entry: &Entry<'_>) -> u64 {
     }
 }
 
-/// Whether the entry is stored in the tree, or is an alias. A synthesized pod name has no SRV
-/// record, because it offers no service.
+/// Whether the entry is not synthesized, or is an alias. A synthesized pod name has no SRV record,
+/// because it offers no service.
 fn is_stored(entry: &Entry<'_>) -> bool {
     !entry.synthesized || entry.record.is_alias()
 }

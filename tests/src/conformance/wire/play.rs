@@ -18,10 +18,11 @@ use crate::conformance::memory::Memory;
 use crate::conformance::vector::{ApiServer, Scenario, Step};
 use crate::conformance::verdict::{Bench, Outcome, Verdict};
 
-/// The pause after a change to which [`Markers`] adds no marker (an object whose records show that
-/// the server has applied the change): three times the `--config-period` of the scenarios. After
-/// the pause, the server has certainly read a new configuration. Without the pause, a step that
-/// expects unchanged answers could pass before the server has read its configuration.
+/// The pause after a change without a marker. A marker ([`Markers`]) is an object whose records
+/// show that the server has applied the change. The pause is three times the `--config-period` of
+/// the scenarios. After the pause, the server has certainly read a new configuration. Without the
+/// pause, a step that expects unchanged answers could pass before the server has read its
+/// configuration.
 const NO_EFFECT: Duration = Duration::from_millis(900);
 
 /// The time within which a change without a marker ([`Markers`]) must take effect.

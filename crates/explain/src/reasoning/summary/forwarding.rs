@@ -89,8 +89,8 @@ pub(super) fn forwarded_to(candidate: &NameCandidate) -> Option<String> {
         (_, NameRoute::Upstreams { servers } | NameRoute::Reverse { servers, .. }) => {
             (None, servers)
         }
-        // With `--fallthrough`, kubedns forwards missing names of the cluster domain and of other
-        // zones.
+        // For the first two routes: with `--fallthrough`, kubedns forwards missing names of the
+        // cluster domain and of other zones.
         (
             _,
             NameRoute::ClusterDomain { .. }
