@@ -42,8 +42,8 @@ pub struct ServiceRecords {
     pub alias: Option<ExternalName>,
     /// Records in the external zone, at the Service's name and at the names below it.
     pub external: Option<ExternalNode>,
-    /// The addresses at zonal names; `None` without `--zonal-names`, and for ClusterIP and
-    /// ExternalName Services.
+    /// The addresses at the names of topology zones (`ZONE.pin._zone.SERVICE` and the like). `None`
+    /// without `--zonal-names`, and for ClusterIP and ExternalName Services.
     pub zonal: Option<ZonalNode>,
     /// The reverse records, sorted and unique.
     pub pointers: Vec<(IpAddr, Pointer)>,
@@ -93,7 +93,7 @@ pub struct RecordOptions {
     pub external: ExternalRecords,
 }
 
-/// A zone whose addresses are preferred.
+/// A topology zone whose addresses are preferred.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreferredZone {
     /// The name of the zone.

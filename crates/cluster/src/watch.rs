@@ -3,9 +3,10 @@
 //! Invariants, whatever the API server does:
 //! - An interrupted watch is resumed at its last resource version. An interrupted list is resumed
 //!   at the page that failed, as long as the API server may still know the continue token.
-//! - A new list replaces a watch only if the API server no longer knows the resource version, if
-//!   the API server's database was wiped or restored, or if the watch fails several times, perhaps
-//!   because of its content (see `position`). No object is removed before that list is complete.
+//! - A new list replaces a watch in three cases only: the API server no longer knows the resource
+//!   version; the API server's database was wiped or restored; the watch fails several times in a
+//!   way that an unreadable event may cause (see `position`). No object is removed before that list
+//!   is complete.
 //! - While reading is refused, the objects stay. As an exception, a feed removes objects that
 //!   kubedns does not need (see `CollectionFeed::dispensable_while`). It lists them again once
 //!   reading is permitted.

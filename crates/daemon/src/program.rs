@@ -114,8 +114,8 @@ fn exit_code(result: anyhow::Result<ExitCode>) -> ExitCode {
     code
 }
 
-/// Runs `run` until it returns. After [`Shutdown::stop`] is cancelled, `run` is aborted at the next
-/// signal, or after [`STOP_TIMEOUT`].
+/// Runs `run` until it returns. Cancelling [`Shutdown::stop`] begins the stop. If `run` has not
+/// returned by the next signal, or within [`STOP_TIMEOUT`], it is aborted.
 fn run_until_stopped<O, F, Fut>(program: Program, options: O, run: F) -> anyhow::Result<()>
 where
     O: Options,

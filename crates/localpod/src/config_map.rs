@@ -98,7 +98,7 @@ impl Follower {
             Some(WatchEvent::Deleted(_)) => self.write(None),
             Some(WatchEvent::Bookmark(_)) => {}
             Some(WatchEvent::Error(status)) => return Err(kube::Error::Api(status)),
-            // API servers end each watch after a few minutes.
+            // The watch has reached its timeout, which the Kubernetes client sets to 290 seconds.
             None => {
                 self.events = None;
                 sleep(FIRST_PAUSE).await;

@@ -400,8 +400,8 @@ impl Report {
         self.lock_status().document.dnsmasq.arguments = arguments;
     }
 
-    /// Records the servers in dnsmasq's arguments that serve external names. `are_all` is false if
-    /// dnsmasq may query other servers for external names, apart from kubedns and the upstreams.
+    /// Records the servers in dnsmasq's arguments that serve external names. `are_all` is true if
+    /// dnsmasq queries no servers for external names except `servers`, kubedns and the upstreams.
     pub(crate) fn set_argument_servers(&self, servers: &[Nameserver], are_all: bool) {
         let servers = servers.iter().map(ToString::to_string).collect();
         let mut status = self.lock_status();

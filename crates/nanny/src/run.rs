@@ -228,7 +228,7 @@ impl NannyStart {
         self.tasks
             .lasting("following the routes of kubedns", poller.run(stop.clone()));
         self.tasks.critical(
-            "answering SERVFAIL for stub domains",
+            "answering SERVFAIL for stub domains without a usable server",
             servfail_server.run(stop.clone()),
         );
         self.tasks

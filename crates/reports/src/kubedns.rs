@@ -80,8 +80,8 @@ pub struct KubednsReport {
 pub struct NodeReport {
     /// The name of the node.
     pub name: String,
-    /// The pods that answer the clients of the node; `None` while no DNS pod is known to be ready,
-    /// or if this version does not know the value.
+    /// The pods that answer the clients of the node. `None` while no DNS pod is known to be ready,
+    /// or if the report has an unknown value, for example a value of a newer version.
     #[serde(deserialize_with = "read_known_servers")]
     pub servers: Option<NodeServers>,
     /// Percentage of the queries of the last few minutes that did not come from pods of this node.
@@ -213,8 +213,9 @@ impl From<RouteServer> for (String, String, bool) {
 
 /// The kinds of objects that endpoints of Services are read from.
 const ENDPOINTS_KINDS: [&str; 2] = ["endpoints", "endpointslices"];
-/// The kinds of objects that kubedns reads only if the cluster and the role permit it. Nodes are
-/// for federations, and the other two kinds for the zone of a cluster set.
+/// The kinds of objects that kubedns can do without. It reads them only if the API server has the
+/// kind, and the RBAC role permits it. Nodes are for federations, and the other two kinds for the
+/// zone of a cluster set.
 const DISPENSABLE_KINDS: [&str; 3] = ["imported_endpointslices", "nodes", "serviceimports"];
 
 impl KubednsReport {

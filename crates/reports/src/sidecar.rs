@@ -280,9 +280,9 @@ pub struct DnsmasqUpstream {
     pub probes: u64,
     /// Failed probes: no answer, SERVFAIL or REFUSED.
     pub failures: u64,
-    /// The number of queries to this upstream that the sidecar has counted: the sum of the
-    /// increases of dnsmasq's counter between readings with the same list of upstreams. A restart
-    /// of dnsmasq does not reset the number.
+    /// The number of queries to this upstream that the sidecar has counted. The sidecar adds the
+    /// increase of dnsmasq's counter between two readings, unless the list of upstreams changed
+    /// between them. A restart of dnsmasq does not reset the number.
     pub queries: u64,
     /// The last results, oldest first.
     pub history: Vec<ProbeResult>,

@@ -329,8 +329,8 @@ impl<'a, V: View> Engine<'a, V> {
         }
 
         let authority = Authority::of(self.view, name);
-        // The PTR records of our addresses take precedence over a further zone in the reverse tree,
-        // but not over a cluster domain in that tree.
+        // The PTR records of the cluster's addresses take precedence over a zone in the reverse
+        // tree, unless this zone is a cluster domain.
         if self.query.qtype == rtype::PTR
             && authority.is_none_or(|authority| authority.further.is_some())
             && let Some(address) = reverse::address_of_name(name)
@@ -461,8 +461,8 @@ impl<'a, V: View> Engine<'a, V> {
 
         match zone.external_route(self.query.lower(), self.query.qtype) {
             ExternalRoute::Rule(mut rule) => {
-                // A name with PTR records exists. So a name that may have some must not get
-                // NXDOMAIN.
+                // NXDOMAIN means that a name has no records of any type, so it would be wrong for a
+                // name that may have PTR records of ours.
                 if rule.key == RuleKey::BogusPriv && self.may_have_pointers(out) {
                     rule.rcode = rcode::NOERROR;
                 }

@@ -13,8 +13,9 @@ pub fn pointer_to(offset: usize) -> Option<u16> {
     u16::try_from(offset).ok().filter(|offset| *offset < 0x4000)
 }
 
-/// A record to write with compression. Compression applies to the owner name and to the target
-/// of a CNAME.
+/// A record to write with compression. A pointer to an earlier name can replace the owner name. In
+/// the target of a CNAME, a pointer can replace the suffix that the target shares with the queried
+/// name.
 #[derive(Debug, Clone, Copy)]
 pub struct CompressedRecord<'r> {
     /// The section to write to.

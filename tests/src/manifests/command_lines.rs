@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::pod::Pod;
 
-/// The names of the flags in a command line, without dashes.
+/// The names of the flags in a command line, without the leading dashes.
 pub fn used(args: &[String]) -> BTreeSet<String> {
     let name = |word: &String| {
         word.trim_start_matches('-')

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn expensive_query_or_large_cache_misses_goal() {
+    fn goal_is_missed_if_query_is_expensive_or_cache_is_large() {
         let dnsmasq = forwarder("dnsmasq", [60.0, 30.0, 20.0, 9.0], 100);
         let large = forwarder(
             "dnsmasq with 10,000 names",

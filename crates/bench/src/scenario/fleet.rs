@@ -31,11 +31,11 @@ const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
 /// Maximum number of instances that are queried after each change. More queries would take the CPU
 /// time that the other instances need.
 const ASKED: usize = 50;
-/// The pause between two queries to the same instance, during the start or for one change, is at
-/// least this time multiplied by the number of queried instances. So the start, and also each
-/// change, causes at most ten thousand queries a second.
+/// A query to an instance is repeated after a pause of at least this time multiplied by the number
+/// of queried instances. Each change has its own queries, and so has the start. So the start, and
+/// also each change, causes at most ten thousand queries a second.
 const SPACING: Duration = Duration::from_micros(100);
-/// The shortest pause between two queries to the same instance, during the start or for one change.
+/// The shortest pause before a query to an instance is repeated.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Measures with the API server of `BENCH_KUBECONFIG`; `None` if the variable is not set.

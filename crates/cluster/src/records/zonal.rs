@@ -2,7 +2,7 @@
 //!
 //! `ZONE.pin._zone.SERVICE` has only the addresses in the zone. `ZONE.prefer._zone.SERVICE` has the
 //! addresses in the zone, or all addresses if no address is in the zone. The zone of an address is
-//! the zone of its endpoint. Hints have no effect on zonal names.
+//! the zone of its endpoint. The topology hints of EndpointSlices have no effect on zonal names.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

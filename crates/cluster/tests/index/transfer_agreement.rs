@@ -919,7 +919,7 @@ fn new_port_below_alias_is_added_to_copy() {
 }
 
 /// If a zone has no address of its own for its name server, the name server has the address of the
-/// DNS Service, and the zone waits for the cluster.
+/// DNS Service. Such a zone is not transferred until the first lists of the cluster are complete.
 #[test]
 fn zone_with_address_for_name_server_does_not_wait_for_cluster() {
     let mut world = World::new(Fixed::default(), &[]);

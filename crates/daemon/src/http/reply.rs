@@ -20,8 +20,8 @@ pub fn with_type(status: StatusCode, content_type: &'static str, body: String) -
     response
 }
 
-/// A JSON response without a final line feed, with the characters that Go's `encoding/json` escapes
-/// ([`escape_html`]) escaped.
+/// A JSON response without a final line feed. It escapes the same characters as Go's
+/// `encoding/json`: see [`escape_html`].
 pub fn json<T: Serialize>(status: StatusCode, value: &T) -> WarpResponse {
     match serde_json::to_string(value) {
         Ok(body) => with_type(status, "application/json", escape_html(&body)),

@@ -52,7 +52,7 @@ impl<'e> Evidence<'e> {
     }
 
     /// Whether the name is a [`NameKind::Member`] of an existing Service, but no address of the
-    /// Service has its label.
+    /// Service has the label in the name.
     pub(crate) fn lacks_member(self, candidate: &NameCandidate) -> bool {
         let NameKind::Member { .. } = candidate.kind else {
             return false;

@@ -29,10 +29,11 @@ fn namesakes() -> Cluster {
 /// Each row has a lookup, the name that the explanation is about, the code of the first reason, and
 /// the first suggested name, if any.
 const NAMESAKES: &str = "
-    # Service redis/redis has a cluster IP, so its endpoints have no names. Only a Service can be meant.
+    # Service redis/redis has a cluster IP, so its endpoints have no names. The name can only mean a
+    # Service in the namespace redis.
     redis-mster.redis A --search redis | redis-mster.redis   | no_such_service      | redis-master.redis
-    # Service kafka/zookeeper exists; member `zookeeper` of kafka/kafka does not. The explanation is
-    # about the Service.
+    # Service kafka/zookeeper exists. Service kafka/kafka has no endpoint (member) with the name
+    # `zookeeper`. The explanation is about the Service.
     zookeeper.kafka A --search kafka   | zookeeper.kafka     | no_ready_endpoints   |
     # Member kafka-1 of kafka/kafka exists and is not ready. No Service has that name.
     kafka-1.kafka A --search kafka     | kafka-1.kafka.kafka | member_not_ready     |

@@ -27,7 +27,7 @@ fn options_have_defaults_without_flags() {
 }
 
 #[test]
-fn known_manifests_are_accepted() {
+fn command_lines_of_kube_dns_manifests_are_accepted() {
     for line in [
         "--domain=cluster.local. --dns-port=10053 --config-dir=/kube-dns-config --v=2",
         "--domain=cluster.local --dns-port=10053 --config-map=kube-dns --v=2 -logtostderr",

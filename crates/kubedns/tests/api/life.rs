@@ -407,8 +407,11 @@ async fn readiness_waits_for_config_map() {
     }
 }
 
+/// kubedns logs [`READY_WITHOUT_CONFIG`] if readiness has waited for the `ConfigMap` up to the time
+/// limit. If the `ConfigMap` does not exist, or requests for it are refused for long, readiness
+/// waits less.
 #[tokio::test]
-async fn missing_or_forbidden_config_map_does_not_delay_readiness() {
+async fn missing_or_forbidden_config_map_does_not_use_up_wait_of_readiness() {
     for allowed in [true, false] {
         let cluster = with_web();
         if !allowed {

@@ -340,8 +340,9 @@ impl ComputedRoutes {
         };
 
         match &routed.domain {
-            // A probe could come back through an upstream of kubedns. kubedns detects such a loop,
-            // and leaves out the upstream.
+            // kubedns is not probed: a probe could come back through one of its upstreams, and
+            // dnsmasq would then lose kubedns. kubedns itself detects such a loop, and leaves out
+            // only that upstream.
             None if from.kubedns_is_behind && routed.server == from.kubedns => return false,
             None => {}
             Some(domain) => {

@@ -1,7 +1,7 @@
 //! The command line of dnsmasq: the user's arguments and the nanny's additions. Also whether an
 //! edit of the configuration needs a restart of dnsmasq.
 //!
-//! With a servers file:
+//! The arguments of kube-dns, and those of a nanny that has a servers file:
 //!
 //! | kube-dns passes | the nanny passes | the nanny writes into the servers file |
 //! | --- | --- | --- |
@@ -14,9 +14,9 @@
 //! With [`ForwardMode::Kubedns`], or if kubedns applies rules for external names, the nanny writes
 //! kubedns into the file in place of all configured servers. If a configured server needs more than
 //! plain DNS over UDP, only kubedns can query it. The file then names kubedns in place of all
-//! servers of the same list (the upstreams, or the servers of one stub domain). If kubedns must
-//! query such a server, the nanny's SERVFAIL server ([`crate::dnsmasq::servfail_server`]) takes the
-//! place of kubedns in the file until kubedns is known to have the nanny's configuration.
+//! servers of the same list (the upstreams, or the servers of one stub domain). Until kubedns is
+//! known to have the nanny's configuration, the file names the nanny's SERVFAIL server
+//! ([`crate::dnsmasq::servfail_server`]) in place of kubedns for these servers.
 //!
 //! A `--server` argument without a domain names a server for all names. The nanny moves most of
 //! these servers from the command line into the file (see `DnsmasqArguments::movable_servers`), so

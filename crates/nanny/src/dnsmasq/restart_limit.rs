@@ -11,8 +11,8 @@ use tokio::time::Instant;
 /// container.
 const LIMIT: usize = 6;
 const WINDOW: Duration = Duration::from_mins(1);
-/// The pause after the second death within [`WINDOW`]; it doubles with each further death. Chance
-/// shortens each pause by at most half. After the first death there is no pause.
+/// The pause after the second death within [`WINDOW`]; it doubles with each further death. Each
+/// pause is shortened at random, by at most half. After the first death there is no pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
 /// The times of the deaths within [`WINDOW`].

@@ -269,8 +269,8 @@ async fn configuration_is_read_once_if_restarts_are_disabled() {
     assert_eq!(rig.status()["configuration"]["editsBy"], "none");
     rig.until("www.acme.test.", "192.0.2.11").await;
     rig.forward_to(&outside);
-    // The nanny still follows resolv.conf. By the time the new resolv.conf is in force, the nanny
-    // would have applied the edit of the ConfigMap, too.
+    // The nanny still follows resolv.conf. If the nanny still read the ConfigMap, it would apply
+    // the edit before the new resolv.conf is in force.
     rig.resolv_conf("nameserver 198.51.100.9\n");
     let status = rig
         .status_with("the new file", |status| {

@@ -127,7 +127,7 @@ fn kubedns_table(kubedns: &KubednsReport, now: u64) -> Markup {
     html! {
         table {
             tr {
-                th { "address" } th { "for" } th { "state" } th.n { "mean" }
+                th { "address" } th { "for" } th { "state" } th.n { "mean latency" }
                 th { (axes.extent()) }
                 th.n { "queries" } th.n { "errors" }
             }
@@ -136,7 +136,7 @@ fn kubedns_table(kubedns: &KubednsReport, now: u64) -> Markup {
                     td data-label="address" { (upstream.address) }
                     td.names data-label="for" { (names_by_kubedns(kubedns, upstream)) }
                     (state_cell(kubedns, upstream))
-                    td.n data-label="mean" { (latency(upstream.mean_ms())) }
+                    td.n data-label="mean latency" { (latency(upstream.mean_ms())) }
                     (history_cell(&upstream.address, &upstream.history, &axes))
                     td.n data-label="queries" { (number(upstream.requests, "")) }
                     td.n data-label="errors" { (number(upstream.errors, "")) }

@@ -25,7 +25,7 @@ const OTHER_TYPES: [u16; 3] = [rtype::SRV, rtype::TXT, rtype::MX];
 /// empty string), so the 16-bit counts of the header suffice.
 const MAX_ANSWER: usize = 13 * 65_535;
 /// The context of the queries that a transfer sends to the engine. Each answer contains only data
-/// of the zone, and may take the maximum work of an answer ([`MAX_STEPS`]). Autopath does not
+/// of the zone. For each answer, the engine may take up to [`MAX_STEPS`] steps. Autopath does not
 /// apply, because there is no client.
 const ASKER: AnswerContext = AnswerContext {
     steps: MAX_STEPS,

@@ -290,7 +290,7 @@ async fn looping_upstream_is_found() {
 
 /// The number of concurrent loop probes is limited, but every upstream is probed.
 #[tokio::test]
-async fn loop_is_found_behind_many_upstreams() {
+async fn loop_is_found_among_many_upstreams() {
     let subject = Subject::new(ForwardLimits::default());
     let (looping, _tasks) = relay(subject.clone()).await;
     let good = Upstream::start(refuses("NXDOMAIN")).await;
@@ -311,8 +311,8 @@ async fn loop_is_found_behind_many_upstreams() {
 #[tokio::test]
 async fn probe_names_differ_and_foreign_probe_is_forwarded() {
     let subject = Subject::new(ForwardLimits::default());
-    // The upstream is a plain socket, because a server of `Upstream::start` does not record loop
-    // probes.
+    // The upstream is a plain socket, because `Upstream::asked` does not contain loop probes, and
+    // this test compares their names.
     let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     let says_no = async {

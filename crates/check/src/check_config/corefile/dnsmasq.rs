@@ -1,5 +1,6 @@
-//! Translates the arguments of dnsmasq. An argument that a key of the `ConfigMap` replaces is added
-//! to the data of the `ConfigMap`, so that it becomes the same lines of the Corefile as the key.
+//! Translates the arguments of dnsmasq. Some arguments have the effect of a key of the `ConfigMap`.
+//! Such an argument is converted to this key, and added to the data of the `ConfigMap`. The key is
+//! then translated to lines of the Corefile.
 
 use std::collections::BTreeSet;
 
@@ -76,7 +77,7 @@ const OPTIONS: &[(&[&str], Counterpart)] = &[
     (
         &["filter-AAAA", "filter-A", "filter-rr"],
         Missing(
-            "for external names only: add the key filterTypes to the ConfigMap of kube-dns, and run this command again",
+            "add the key filterTypes to the ConfigMap of kube-dns, and run this command again; the key filters external names only",
         ),
     ),
     (
@@ -109,7 +110,9 @@ const OPTIONS: &[(&[&str], Counterpart)] = &[
     ),
     (
         &["resolv-file", "r"],
-        Missing("write the file in place of /etc/resolv.conf in the plugin forward"),
+        Missing(
+            "in the lines of the plugin forward, replace /etc/resolv.conf with the path of this file",
+        ),
     ),
     (
         &["all-servers"],
@@ -190,7 +193,7 @@ fn add_keys_of(option: &str, data: &mut RawData, domains: &BTreeSet<String>) -> 
             // domain.
             Proposal::Other(_) if value.ends_with("/#") => {
                 return Err(
-                    "the servers of a stub domain get the queries for all names below it"
+                    "the Corefile has no exception for names within a stub domain: the servers of the stub domain get these queries, too"
                         .to_owned(),
                 );
             }

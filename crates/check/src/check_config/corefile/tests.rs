@@ -222,7 +222,7 @@ const DNSMASQ_ARGUMENTS: &str = r#"
     --mx-host=a                            | hosts               |                       | #   dnsmasq --mx-host=a: this command does not know the argument
     --stop-dns-rebind                      | hosts               |                       | #   dnsmasq --stop-dns-rebind: no plugin of CoreDNS checks the addresses in replies
     --conf-file=/etc/d.conf                | hosts               |                       | #   dnsmasq --conf-file=/etc/d.conf: the options in the file need counterparts of their own
-    --server=/www.a.b/#                    | stubDomains         | {"a.b": ["10.0.0.1"]} | #   dnsmasq --server=/www.a.b/#: the servers of a stub domain get the queries for all names below it
+    --server=/www.a.b/#                    | stubDomains         | {"a.b": ["10.0.0.1"]} | #   dnsmasq --server=/www.a.b/#: the Corefile has no exception for names within a stub domain: the servers of the stub domain get these queries, too
     --address=/#/10.0.0.3                  | hosts               |                       | #   dnsmasq --address=/#/10.0.0.3: this command writes no rule for all names, or for all names of one label
     --address=/a.b/10.0.0.3                | aliases             | {"a.b": "c.d."}       | #   dnsmasq --address=/a.b/10.0.0.3: the key hosts rejects this: "a.b" is in both keys, hosts and aliases
     --server=/a.b/$(SERVER)                | hosts               |                       | #   dnsmasq --server=/a.b/$(SERVER): the key stubDomains rejects this: invalid nameserver: "$(SERVER)"
@@ -249,7 +249,7 @@ fn dnsmasq_arguments_become_lines_of_corefile() {
 
 /// `check config --corefile` must know each option that `check config --dnsmasq-args` knows.
 #[test]
-fn each_option_of_dnsmasq_has_counterpart() {
+fn each_option_of_check_dnsmasq_args_is_known() {
     let names = dnsmasq_args::OPTIONS.iter().flat_map(|(names, _)| *names);
     for name in names {
         assert!(dnsmasq::counterpart_of(name).is_some(), "{name}");

@@ -75,7 +75,7 @@ const CASES: &[Case] = &[
         ..CASE
     },
     Case {
-        name: "assumed: before the ConfigMap is read, the defaults are in force",
+        name: "assumed: before the ConfigMap is read, it counts as empty",
         flags: &[NAMESERVERS],
         knowledge: ConfigKnowledge::Assumed,
         expected: &["not known", ". -> 192.0.2.2:53"],
@@ -195,12 +195,12 @@ const CASES: &[Case] = &[
         expected: &[
             "1 looping",
             ". -> 192.0.2.2:53",
-            "missing svc.cluster.local.",
+            "fallthrough svc.cluster.local.",
         ],
         ..CASE
     },
     Case {
-        name: "missing names are not forwarded to an upstream that forwards them back",
+        name: "names of a fallthrough domain are not forwarded to an upstream that forwards them back",
         flags: &[NAMESERVERS, "--fallthrough=svc.cluster.local"],
         loops: &[("svc.cluster.local.", "192.0.2.2:53")],
         expected: &["1 looping", ". -> 192.0.2.2:53"],
@@ -379,7 +379,7 @@ fn show(in_force: &InForce) -> Vec<String> {
         lines.push(show_route(&domain.to_string(), servers));
     }
     for domain in zone.fallthrough.iter() {
-        lines.push(format!("missing {domain}"));
+        lines.push(format!("fallthrough {domain}"));
     }
     if let Some(search) = &zone.search {
         let domains: Vec<String> = search.domains().iter().map(ToString::to_string).collect();

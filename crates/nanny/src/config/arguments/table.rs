@@ -5,7 +5,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OptionSpec {
     pub(super) name: &'static str,
-    /// The option needs a value: the rest of its word, or the next word.
+    /// Whether this form of the option (the long name or the letter) needs a value: the rest of its
+    /// word, or the next word. For some options, the letter needs a value, but the long name does
+    /// not.
     pub(super) takes_value: bool,
 }
 
