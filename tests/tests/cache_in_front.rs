@@ -58,9 +58,10 @@ fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
         // queried name as owner. If dnsmasq has cached the CNAME of the queried name, dnsmasq
         // answers with the CNAME and the target's SRV records.
         "SRV" if question.is_completed() => true,
-        // A wildcard or the name of a namespace may match an ExternalName Service. kubedns then
-        // answers an A query with the CNAME, but a CNAME query with NODATA. dnsmasq answers the
-        // CNAME query from its cache. Programs do not send CNAME queries for such names.
+        // `ext` is the name of an ExternalName Service. kubedns also finds this Service for a
+        // wildcard, and for the name of its namespace. For these names, kubedns answers an A query
+        // with the CNAME, but a CNAME query with NODATA. dnsmasq answers the CNAME query from its
+        // cache. Programs do not send CNAME queries for such names.
         "CNAME" if of_alias && question.name != "ext" => true,
         // kubedns answers ANY with REFUSED. dnsmasq may answer with a cached NXDOMAIN.
         "ANY" => negatives == Negatives::Cached,

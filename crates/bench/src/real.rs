@@ -123,7 +123,7 @@ impl Real {
     /// Creates the missing objects of `cluster`. The API server chooses the cluster IPs.
     pub async fn load(&self, cluster: &Cluster) -> anyhow::Result<()> {
         say(&format!(
-            "real API server: the missing objects of {} Services are created",
+            "real API server: creating the missing objects of {} Services",
             cluster.services.len()
         ));
         let mut namespaces: Vec<&str> = cluster

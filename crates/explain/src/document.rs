@@ -240,8 +240,9 @@ pub(crate) struct TypeAnswer {
     /// queries to upstream servers and adds the records to the answer. These records are not in
     /// `records`.
     pub(crate) asks: Vec<String>,
-    /// The key of the `ConfigMap` that contains the rule for this answer; `None` if the answer does
-    /// not come from a rule. The rule is for the name, or for the target if the name is an alias.
+    /// The key of the `ConfigMap` whose rule for external names gives this answer (see
+    /// docs/configmap.md); `None` if no such rule gives it. If the name is an alias, the rule can
+    /// be for its target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rule: Option<String>,
     /// Whether dnsmasq answers from the DNS pod's /etc/hosts without forwarding the query.

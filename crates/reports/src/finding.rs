@@ -63,6 +63,7 @@ pub enum FindingKind {
     UpstreamDown,
     /// No upstream for external names gives usable answers. At least one of them answers probes
     /// with SERVFAIL or REFUSED, and has given no usable answer since the start of the sidecar.
+    /// Perhaps this upstream only cannot resolve the probed name, so the level is not `Down`.
     UpstreamsUnproven,
     /// The TLS certificate of an upstream is not trusted.
     UpstreamNotTrusted,
@@ -287,7 +288,7 @@ const FINDINGS: [FindingFacts; 25] = [
         FindingGroup::Pod,
         "container_restarts",
         "containers-restart",
-        "Run kubectl describe pod to see why the container last terminated, and read its log with --previous (without --previous if kubedns has --restart-after-crash).",
+        "Run kubectl describe pod to see why the container last terminated, and read its log with --previous. If kubedns has --restart-after-crash, it restarts inside its container, so read the current log of kubedns.",
     ),
     FindingFacts::degraded(
         FindingKind::ReportMissing,

@@ -257,9 +257,10 @@ impl RoutesStatus {
         }
     }
 
-    /// Whether dnsmasq is known to have no server for external names. A server that is left out
-    /// because of a loop counts, too. `loops` does not tell for which names, so the result is false
-    /// if `loops` has any server.
+    /// Whether dnsmasq is known to have no server for external names. The result is false if a
+    /// server for external names was only left out because of a loop. `loops` does not say whether
+    /// a server was for external names or for a stub domain. So the result is false if `loops`
+    /// contains any server.
     pub fn lacks_upstreams(&self) -> bool {
         // Until the first routes are in force, their source is empty or unknown.
         let source = self.upstreams_from.as_deref().unwrap_or_default();

@@ -14,7 +14,8 @@ use tests::repository;
 use crate::{IMAGES, Podman, blob, fails, is_missing, succeeds};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Takes the place of a program. A limit of the size of an image counts the octets of this file.
+/// Takes the place of a program. `images/archive` limits the size of each image, and this file is
+/// part of that size.
 const PROGRAM: &str = "#!/bin/sh\n[ \"$1\" != --version=raw ] || echo '\"VERSION\"'\n";
 /// The files of a release of one architecture.
 const FILES: &str = "\
@@ -31,7 +32,8 @@ kube-dns-rs-nanny-VERSION-ARCHITECTURE.oci.tar
 kube-dns-rs-sidecar-VERSION-ARCHITECTURE.cdx.json
 kube-dns-rs-sidecar-VERSION-ARCHITECTURE.oci.tar";
 
-/// A copy of `images`, beside links to all other files and directories of the repository.
+/// A copy of `images`, beside links to the other files and directories of the repository, except
+/// `.git` and `target`.
 struct Tree {
     podman: Podman,
     root: PathBuf,
@@ -172,7 +174,7 @@ fn archived_images_become_files_of_release() {
             .current_dir(&release),
     );
 
-    // A node can pull the images that the published chart names.
+    // The published chart must name the registry of the release, so that nodes can pull the images.
     let chart = release.join(format!("kube-dns-rs-chart-{VERSION}.tgz"));
     let values = succeeds(tar().arg("-xOf").arg(chart).arg("kube-dns-rs/values.yaml"));
     let line = format!("\n  repository: {REGISTRY}\n");

@@ -322,8 +322,8 @@ fn loss_if_ready(
         // Whether kubedns needs the pods depends on --pods, which this command does not know. With
         // --pods=verified, kubedns is not synced before it has listed them.
         Kind::Pod if is_synced && !is_watched => Some(
-            "with --pods=node, --autopath and `kube-dns top` do not recognise clients; with \
-             --pods=verified, kubedns is not ready after a restart",
+            "--autopath and `kube-dns top` do not recognise clients if kubedns has --pods=node, and \
+             kubedns is not ready after a restart if it has --pods=verified",
         ),
         _ => None,
     }

@@ -1,10 +1,11 @@
 //! `kube-dns check config --corefile`: writes a configuration of `CoreDNS` that replaces the flags
 //! and the `ConfigMap` of kube-dns.
 //!
-//! The text begins with comments. The comments list the flags, keys and arguments of dnsmasq
-//! without a counterpart or with only a partial one, and points in which `CoreDNS` differs from
-//! kube-dns. `docs/coredns.md` describes the probes of the pod, and the differences that no flag or
-//! key controls.
+//! The text begins with comments. The comments list the flags of kubedns, the keys of the
+//! `ConfigMap` and the arguments of dnsmasq for which `CoreDNS` has no counterpart, or only a
+//! partial counterpart. They also list points in which `CoreDNS` differs from kube-dns.
+//! `docs/coredns.md` describes the probes of the pod, and the differences that no flag or key
+//! controls.
 
 mod block;
 mod dnsmasq;
@@ -331,7 +332,8 @@ fn address_of_peer(peer: &str) -> &str {
 
 /// Adds the plugin `cache`, which replaces the cache of kubedns or dnsmasq. With
 /// `--topology=alone`, adds the plugin only if `--cache-size`, `--serve-stale` or `--autopath`
-/// turns on the cache of kubedns. Names of the cluster are not cached, as in the cache of kubedns.
+/// turns on the cache of kubedns. Like the cache of kubedns, the plugin does not cache names of the
+/// cluster.
 fn add_cache(block: &mut Block, flags: &KubednsFlags, domains: &[&str]) {
     let size = flags.value("cache-size").filter(|size| *size != "0");
     let stale = flags.value("serve-stale").filter(|time| *time != "0s");

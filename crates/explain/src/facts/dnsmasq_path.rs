@@ -4,10 +4,10 @@
 //! are assumed. With these stock options, dnsmasq forwards the cluster domain and both reverse
 //! trees to kubedns, and does not cache negative answers. The nanny adds the stub domains and
 //! upstream servers of the ConfigMap. With `-forward=kubedns`, or with rules for external names,
-//! kubedns takes the place of all these servers. If dnsmasq cannot query one of the servers of a
-//! stub domain, kubedns takes the place of all servers of this stub domain. The same applies to the
-//! upstream servers. This module assumes that dnsmasq also forwards further zones (etcd, external,
-//! cluster set) to kubedns.
+//! kubedns takes the place of all these servers. dnsmasq can query only servers of plain DNS over
+//! UDP. If a stub domain has another server, such as one for DNS over TLS, kubedns takes the place
+//! of all servers of this stub domain. The same applies to the upstream servers. This module
+//! assumes that dnsmasq also forwards further zones (etcd, external, cluster set) to kubedns.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -290,8 +290,8 @@ impl DnsFront {
     fn path_to_upstreams(&self, name: &Name) -> DnsmasqPath {
         let upstreams = &self.config.upstream_nameservers;
         let path = match &self.arguments {
-            // If dnsmasq cannot query one of the upstreams, the nanny makes kubedns the server for
-            // external names.
+            // If one of the upstreams is not plain DNS over UDP, dnsmasq cannot query it. The nanny
+            // then makes kubedns the server for external names.
             _ if self.forwards_all_to_kubedns()
                 || upstreams.iter().any(|server| server.plain().is_none()) =>
             {

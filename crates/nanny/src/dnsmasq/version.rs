@@ -262,9 +262,9 @@ mod tests {
                 &newest("2.92-1", "CVE-2026-48900"),
                 8,
             ),
-            ("another package's changelog", "2.90", DEBIAN_12, &older, 8),
+            ("changelog of another version", "2.90", DEBIAN_12, &older, 8),
             (
-                "another package's executable",
+                "executable of another version",
                 "2.85",
                 DEBIAN_12,
                 &patched,

@@ -90,7 +90,7 @@ pub(super) fn dnsmasq_lines(status: &SidecarStatus, dnsmasq: &DnsmasqReport) -> 
         @if let Some(failing) = failing { (fault_line(format!("upstreams that fail: {failing}"))) }
         @match &status.nanny.known {
             Some(nanny) => (process_lines(&nanny.dnsmasq)),
-            None => (unknown_line("restarts of dnsmasq and its missing fixes", &status.nanny)),
+            None => (unknown_line("restarts and missing security fixes of dnsmasq", &status.nanny)),
         }
     }
 }

@@ -13,10 +13,11 @@
 //! upstream is also probed when it has refused queries for two different names, and has given no
 //! usable answer (NOERROR or NXDOMAIN) in between. If the upstream refuses the probe as well, it
 //! counts as refusing until it gives a usable answer. A refusing upstream keeps its place in the
-//! order, but can count as down ([`UpstreamHealth::is_down`]). After an outage (the upstream was
-//! dead, or failed [`IN_A_ROW`] times in a row; timeouts do not count), this probe is not needed:
-//! an upstream that gave usable answers before the outage counts as refusing at its first unusable
-//! answer after it.
+//! order, but can count as down ([`UpstreamHealth::is_down`]). An upstream can count as refusing
+//! without such a probe after an outage. An outage means that the upstream was dead, or that
+//! [`IN_A_ROW`] queries in a row failed other than by a timeout. If the upstream gave usable
+//! answers before the outage, and its first answer after the outage is unusable, it counts as
+//! refusing at once.
 //!
 //! Clients' queries to an upstream that does not know EDNS have no OPT record. After
 //! [`EDNS_PAUSE`], a query starts a probe with an OPT record. The query itself has none, because a

@@ -1,8 +1,9 @@
 //! A query that is being answered, with its client and the view that answers it. Each layer of the
 //! server passes these three to the next layer.
 //!
-//! The message is parsed once, and the view is taken once. Both stay the same until the answer, so
-//! that no two parts of an answer can come from different records or settings.
+//! A view is the state of the records and settings at one moment. The message is parsed once, and
+//! the view is read from the backend once. Both stay the same until the answer, so that no two
+//! parts of an answer can come from different records or settings.
 
 use std::net::IpAddr;
 use std::sync::Arc;

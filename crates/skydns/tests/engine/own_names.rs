@@ -168,9 +168,9 @@ fn wildcards_answer_names_below() {
     assert_answers(&view, &ExternalAnswers::none(), table);
 }
 
-/// With [`Zone::forwards_all`], no other server filters the queries that kubedns forwards. So
-/// kubedns answers `localhost` itself, and also forwards names of one label, such as the target
-/// `intranet` of an ExternalName Service.
+/// With [`Zone::forwards_all`], kubedns also forwards names of one label, such as the target
+/// `intranet` of an ExternalName Service. It does not forward `localhost` and names below it, but
+/// answers them itself, because no other server between kubedns and the upstreams does so.
 #[test]
 fn localhost_and_single_labels_depend_on_forwards_all() {
     let without = "

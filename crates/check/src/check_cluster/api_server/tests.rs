@@ -95,7 +95,7 @@ const FORBIDDEN_KINDS: &str = "
     nodes      | no  | yes | warning | nodes cannot be listed; without them, federated names may get SERVFAIL
     nodes      | no  | no  | warning | nodes cannot be listed; without them, federated names may get SERVFAIL
     nodes      | yes | yes | warning | nodes can no longer be listed: after a restart, kubedns would not find them; without them, federated names may get SERVFAIL
-    pods       | no  | yes | warning | pods cannot be listed; without them, with --pods=node, --autopath and `kube-dns top` do not recognise clients; with --pods=verified, kubedns is not ready after a restart
+    pods       | no  | yes | warning | pods cannot be listed; without them, --autopath and `kube-dns top` do not recognise clients if kubedns has --pods=node, and kubedns is not ready after a restart if it has --pods=verified
     pods       | no  | no  | failed  | pods cannot be listed
     pods       | yes | yes | failed  | pods can no longer be listed: after a restart, kubedns would not find them
     namespaces | no  | yes | failed  | namespaces cannot be listed

@@ -245,9 +245,10 @@ proptest::proptest! {
     }
 }
 
-/// `may_answer_external_names` ignores the servers that the nanny knows: those for all names with
-/// an IP address (see `addresses_for_all_names`), and those with the address of kubedns. It also
-/// ignores `--address`, except `--address=/#/...`, which is for all names.
+/// `may_answer_external_names` ignores the servers that the nanny knows. These are servers without
+/// a domain that are given by IP address (see `addresses_for_all_names`), and servers with the
+/// address of kubedns. It also ignores `--address`, except `--address=/#/...`, which is for all
+/// names.
 #[test]
 fn options_that_may_answer_external_names_are_found() {
     let kubedns = "127.0.0.1:10053".parse().unwrap();
