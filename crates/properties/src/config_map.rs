@@ -220,11 +220,8 @@ fn expected(
     servfail_server: Nameserver,
     kubedns: Nameserver,
 ) -> BTreeSet<(Option<String>, Nameserver)> {
-    // kubedns applies the rules for external names, so dnsmasq forwards all external names to
-    // kubedns.
-    if config.has_external_rules() {
-        return BTreeSet::from([(None, kubedns)]);
-    }
+    // kubedns applies the rules for external names, so it is the server in each line.
+    let has_rules = config.has_external_rules();
     let reverse = config.hosts.addresses().keys().map(|address| {
         let name = wire::reverse::name_of_address(*address);
         name.trim_end_matches('.').to_owned()
@@ -248,7 +245,7 @@ fn expected(
         // dnsmasq forwards the queries for the domain to kubedns.
         let is_other =
             |server: &ServerAddr| matches!(server, ServerAddr::Address(at) if at.plain().is_none());
-        if servers.iter().any(is_other) {
+        if has_rules || servers.iter().any(is_other) {
             lines.insert((Some(domain.clone()), kubedns));
             continue;
         }
@@ -272,6 +269,7 @@ fn expected(
     let own = &config.upstream_nameservers;
     let plain: Vec<Nameserver> = own.iter().filter_map(Upstream::plain).collect();
     let upstreams = match own.len() {
+        _ if has_rules => &[kubedns],
         0 => resolv_conf,
         all if all == plain.len() => &plain,
         _ => &[kubedns],

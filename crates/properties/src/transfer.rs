@@ -12,10 +12,10 @@ use wire::{Query, Section, Transport, rcode, rtype};
 use crate::{example, message};
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// The time of the older version of the zone, in seconds since 1970. A zone begins with the time of
-/// the start of the process as its serial. The serial of a later version is the time of this
-/// version, if this is the greater number. `TIME` is later than the start of the process, so the
-/// serials do not depend on the clock.
+/// The time of the older version of the zone, in seconds since 1970. Before its first version, a
+/// zone has the time of the start of the process as its serial. The serial of each version is the
+/// time of the version, if this time is later than the last serial. `TIME` is later than the start
+/// of the process, so the serials do not depend on the clock.
 const TIME: u64 = 3_000_000_000;
 /// Maximum number of messages in one response. The zone of the example needs far fewer.
 const MESSAGES: usize = 16;

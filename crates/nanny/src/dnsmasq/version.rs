@@ -256,13 +256,19 @@ mod tests {
             ("some of the fixes", "2.90", DEBIAN_12, &patched, 2),
             ("all fixes", "2.91", "2.91-1+deb13u2", &all, 0),
             (
-                "longer number",
+                "a CVE number that only begins with that of a fix",
                 "2.92",
                 "2.92-1",
                 &newest("2.92-1", "CVE-2026-48900"),
                 8,
             ),
-            ("changelog of another version", "2.90", DEBIAN_12, &older, 8),
+            (
+                "changelog of an older version of the package",
+                "2.90",
+                DEBIAN_12,
+                &older,
+                8,
+            ),
             (
                 "executable of another version",
                 "2.85",

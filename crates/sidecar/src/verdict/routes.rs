@@ -15,7 +15,8 @@ use super::PodFault;
 pub(super) enum ServerState {
     Up,
     /// The server answers probes for external names with SERVFAIL or REFUSED, and has given no
-    /// usable answer since the sidecar's start. It may serve only private names.
+    /// usable answer since the sidecar's start. Perhaps the server is not broken, but serves only
+    /// private names.
     Unproven,
     Down,
 }

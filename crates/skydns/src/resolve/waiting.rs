@@ -375,8 +375,10 @@ impl<B: Backend> Resolver<B> {
                     if stale {
                         external.set_stale();
                     }
-                    // An SRV answer has addresses of both types in its additional section. A rule
-                    // that filters one of these types is not the reason for the whole answer.
+                    // A rule of the configuration can leave an external name without records of one
+                    // type. The rule is noted only if this is the type of the client's query. For
+                    // an SRV query, the addresses are only additional records, so the answer does
+                    // not depend on the rule.
                     if let Some(rule) = rule
                         && question.qtype == admitted.ask.query.qtype
                     {
