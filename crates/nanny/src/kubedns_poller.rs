@@ -99,7 +99,7 @@ impl KubednsPoller {
                     None => {}
                 },
                 Err(error) => {
-                    debug!(kubedns = %self.kubedns, %error, "kubedns does not report its routes");
+                    debug!(kubedns = %self.kubedns, %error, "kubedns does not report which configuration it uses");
                 }
             }
             sleep(PERIOD).await;
@@ -119,8 +119,8 @@ fn warn_of_missing_routes(kubedns: Nameserver, rcode: ResponseCode) {
     warn!(
         %kubedns,
         %rcode,
-        "kubedns does not report its routes, so after an edit of the configuration dnsmasq keeps \
-         old answers for their TTL: check that kubedns has the same version as the nanny"
+        "kubedns does not report which configuration it uses, so after an edit of the configuration \
+         dnsmasq keeps old answers for their TTL: check that kubedns has the same version as the nanny"
     );
 }
 
