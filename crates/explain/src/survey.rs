@@ -87,7 +87,8 @@ impl NameSurvey {
         }
     }
 
-    /// Builds the explanation. `found` is `None` while no objects are published.
+    /// Builds the explanation. `found` is `None` if kubedns has not published the Services and
+    /// endpoints yet.
     pub(crate) fn conclude(
         self,
         found: Option<&FoundObjects>,

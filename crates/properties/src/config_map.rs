@@ -220,7 +220,8 @@ fn expected(
     servfail_server: Nameserver,
     kubedns: Nameserver,
 ) -> BTreeSet<(Option<String>, Nameserver)> {
-    // kubedns applies the rules for external names, so it is the server in each line.
+    // Only kubedns applies rules for external names. If the configuration has such rules, kubedns
+    // is the server in each line.
     let has_rules = config.has_external_rules();
     let reverse = config.hosts.addresses().keys().map(|address| {
         let name = wire::reverse::name_of_address(*address);

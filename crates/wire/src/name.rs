@@ -42,8 +42,8 @@ impl Name {
 
     /// Accepts the wire format of exactly one uncompressed name; `None` for any other octets.
     pub fn from_wire(wire: &[u8]) -> Option<Self> {
-        // A pointer must point to an earlier offset, so `walk_labels` rejects any pointer in a name
-        // at offset 0.
+        // A pointer must point to an offset before the start of the name. Nothing is before offset
+        // 0, so `walk_labels` rejects any pointer here.
         (walk_labels(wire, 0, |_| ()) == Ok(wire.len())).then(|| Self(wire.into()))
     }
 

@@ -25,8 +25,9 @@ use crate::one_or_many::OneOrMany;
 /// clients in the zone.
 const SAFE_COUNT: usize = 3;
 
-/// The records at the name of a Service and at the names below it. There is at least one member,
-/// except in the external zone for a Service that has only host names of load balancers.
+/// The records at the name of a Service and at the names below it. There is at least one member.
+/// The exception is a node in the external zone (`--external-zone`): if the load balancers of a
+/// Service have only host names, its node has no members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceNode {
     /// See [`ServiceRecord::base`].

@@ -303,7 +303,7 @@ mod properties {
 }
 
 /// The targets of the aliases in a cluster with the domain `cluster.local`, or the error.
-fn own_names(entries: &[(&str, &str)]) -> String {
+fn hosts_and_aliases(entries: &[(&str, &str)]) -> String {
     match parse_for(
         &data(entries),
         &BTreeSet::from(["cluster.local".to_owned()]),
@@ -324,7 +324,7 @@ fn own_names(entries: &[(&str, &str)]) -> String {
     }
 }
 
-const OWN_NAMES: &str = r#"
+const HOSTS_AND_ALIASES: &str = r#"
     aliases {"Registry.acme.example.": "registry.infra"} => `registry.acme.example -> registry.infra; `
     aliases {"a": "b.example."} => `a -> b.example.; `
     aliases {"a": "b.acme.example"} => `a -> b.acme.example.; `
@@ -347,14 +347,14 @@ const OWN_NAMES: &str = r#"
 "#;
 
 #[test]
-fn own_names_are_parsed() {
-    assert_outcomes(OWN_NAMES, own_names);
-    assert_eq!(own_names(&[("aliases", "null"), ("hosts", "")]), "");
+fn hosts_and_aliases_are_parsed() {
+    assert_outcomes(HOSTS_AND_ALIASES, hosts_and_aliases);
+    assert_eq!(hosts_and_aliases(&[("aliases", "null"), ("hosts", "")]), "");
     let bad_line = [("hosts", "192.0.2.1 a\n192.0.2 b")];
-    assert_eq!(own_names(&bad_line), r#"line 2: bad IP address: "192.0.2""#);
+    assert_eq!(hosts_and_aliases(&bad_line), r#"line 2: bad IP address: "192.0.2""#);
     let twice = [("hosts", "192.0.2.1 a"), ("aliases", r#"{"a": "b.c"}"#)];
     let expected = r#""a" is in both keys, hosts and aliases"#;
-    assert_eq!(own_names(&twice), expected);
+    assert_eq!(hosts_and_aliases(&twice), expected);
 }
 
 #[test]

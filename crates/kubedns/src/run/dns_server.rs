@@ -29,7 +29,8 @@ pub(super) struct BoundDns<B: Backend> {
     pub(super) server: DnsServer<B>,
     pub(super) forwarder: Arc<Forwarder>,
     pub(super) backend: Arc<B>,
-    /// The zone according to the flags, without upstreams.
+    /// The zone and the settings from the flags. The upstreams of the configuration are not set
+    /// here; they are added later.
     pub(super) zone: Zone,
     transfers: Option<Arc<ZoneTransfers<B::View>>>,
 }

@@ -1,6 +1,8 @@
 //! A server that answers every query with SERVFAIL. dnsmasq forwards to it the queries for stub
-//! domains without a usable server. Until kubedns is known to have the nanny's configuration, this
-//! server also gets the queries that only kubedns can forward, for example over TLS.
+//! domains without a usable server. kubedns and the nanny load the same configuration, but not at
+//! the same moment. Some queries can be forwarded only by kubedns, for example over TLS. Until the
+//! nanny has seen that kubedns uses the same version of the configuration, dnsmasq sends these
+//! queries to this server, too.
 //!
 //! Forwarding queries for these stub domains to the upstream servers would leak internal names.
 //! NXDOMAIN from dnsmasq would be wrong, and clients would cache it. SERVFAIL is correct, and

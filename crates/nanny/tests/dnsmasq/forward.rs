@@ -418,7 +418,7 @@ async fn external_rules_lead_dnsmasq_to_kubedns() {
 /// An argument of dnsmasq routes a domain to another server. With kubedns as the upstream, stub
 /// domains and the names in `hosts` and `aliases` still go to kubedns.
 #[tokio::test]
-async fn argument_does_not_take_configured_names() {
+async fn configured_names_go_to_kubedns_despite_argument() {
     let kubedns = Kubedns::start("192.0.2.1").await;
     let other = Upstream::answering("192.0.2.99").await;
     let config = [

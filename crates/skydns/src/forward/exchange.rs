@@ -132,8 +132,8 @@ impl UpstreamExchange<'_> {
 
     /// Sends the query over UDP. After a truncated reply, or after [`UpstreamFailure::Flooded`],
     /// sends the query over TCP, where an attacker gains nothing by guessing IDs. If TCP fails, the
-    /// result is that of UDP. A truncated reply is also the result if the upstream was recently
-    /// silent over TCP.
+    /// result is that of UDP. If the upstream was recently silent over TCP, a truncated reply is
+    /// returned without a query over TCP.
     // Differs from kube-dns, which queries over the client's transport.
     async fn query_udp_then_tcp(self, edns: bool) -> Result<UpstreamReply, UpstreamFailure> {
         let over_udp = udp::query_upstream(self, edns).await;

@@ -150,8 +150,8 @@ impl<V> TransferHistory<V> {
         known.drop_steps(now);
     }
 
-    /// Makes `view` the view of a zone whose records have not changed. The previous view would keep
-    /// outdated records of other zones in memory.
+    /// Replaces the view of a zone whose records have not changed. A view has the records of all
+    /// zones, so the previous view would keep outdated records of other zones in memory.
     pub(super) fn replace_view(&mut self, zone: &Name, view: &Arc<V>) {
         if let Some(known) = self.zones.get_mut(zone) {
             known.current = ZoneVersion::new(known.current.serial, Arc::clone(view));

@@ -285,8 +285,9 @@ async fn negative(server: SocketAddr, name: &str) -> String {
 
 /// Server and name of each query, and the answer as [`negative`] shows it. The search suffix of the
 /// servers `below` and `unsynced` is below the cluster domain, and the suffix of `beside` is not.
-/// Without its search domain `apps.search.cluster.local`, the third name is still below the suffix.
-/// The server does not look up this shorter name, because it would complete the name again.
+/// The third name ends with the search domain `apps.search.cluster.local` twice. If the server
+/// removes it once, the rest is still below the suffix. The server does not look up this rest,
+/// because otherwise it would have to complete the rest, too.
 const NEGATIVE_CASES: &str = "
     below search.cluster.local. NOERROR, qr aa rd ra | cluster.local. 60
     below apps.search.cluster.local. NOERROR, qr aa rd ra | cluster.local. 60

@@ -72,8 +72,8 @@ pub(super) fn add_hosts(block: &mut Block, config: &Config, ttl: u64) {
     block.add_with("hosts /dev/null", &options);
 }
 
-/// A note that the plugin `hosts` gives answers a larger TTL than kubedns. `None` if the TTLs are
-/// equal, or if the plugin has no names.
+/// A note that answers of the plugin `hosts` have a larger TTL than answers of kubedns. `None` if
+/// the TTLs are equal, or if the plugin has no names.
 pub(super) fn different_hosts_ttl(config: &Config, ttl: u64) -> Option<String> {
     let differs = ttl < MIN_HOSTS_TTL && !config.hosts.addresses().is_empty();
     differs.then(|| {
