@@ -1,7 +1,8 @@
 //! Empties the cache of kubedns after each edit of the configuration, if kubedns forwards to
 //! dnsmasq, which forwards to the configured servers (`--topology=direct`).
 //!
-//! A cached response from dnsmasq does not show which of the configured servers it came from.
+//! In this topology, the server in the key of the cache is always dnsmasq. So the cache would still
+//! return responses of the previous servers after an edit.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -205,12 +205,12 @@ impl Wiring<'_> {
         args
     }
 
-    /// The arguments for dnsmasq that depend on its position, in front of kubedns or behind it, and
-    /// the arguments that are the same in both positions. The nanny does not pass
-    /// `--dns-loop-detect` on to dnsmasq, because the nanny finds loops itself. In front of
-    /// kubedns, dnsmasq forwards queries for cluster names and reverse names to kubedns, and does
-    /// not cache negative answers. Behind kubedns, dnsmasq receives only queries for external
-    /// names, and may forward 1000 queries at a time.
+    /// The arguments for dnsmasq that depend on its position, in front of kubedns or behind it.
+    /// Also `--dns-loop-detect` and `--log-facility=-`, which are the same in both positions. The
+    /// nanny does not pass `--dns-loop-detect` on to dnsmasq, because the nanny finds loops itself.
+    /// In front of kubedns, dnsmasq forwards queries for cluster names and reverse names to
+    /// kubedns, and does not cache negative answers. Behind kubedns, dnsmasq receives only queries
+    /// for external names, and may forward 1000 queries at a time.
     fn dnsmasq_routes(&self) -> Vec<String> {
         let every = [
             "--dns-loop-detect".to_owned(),

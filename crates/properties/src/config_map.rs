@@ -301,9 +301,8 @@ fn read(line: &str) -> (Option<String>, Nameserver) {
             "not a plain name: {line:?}"
         );
     }
-    let (ip, port) = address.split_once('#').unwrap_or((address, "53"));
-    match (ip.parse::<IpAddr>(), port.parse::<u16>()) {
-        (Ok(ip), Ok(port)) if port > 0 => (domain, Nameserver::new(ip, port)),
+    match Nameserver::from_dnsmasq(address) {
+        Some(server) if server.port > 0 => (domain, server),
         _ => unreachable!("not a server: {line:?}"),
     }
 }

@@ -63,7 +63,8 @@ pub enum FindingKind {
     UpstreamDown,
     /// No upstream for external names gives usable answers. At least one of them answers probes
     /// with SERVFAIL or REFUSED, and has given no usable answer since the start of the sidecar.
-    /// Perhaps this upstream only cannot resolve the probed name, so the level is not `Down`.
+    /// Perhaps this upstream can resolve all names except the probed name. Therefore the level is
+    /// not `Down`.
     UpstreamsUnproven,
     /// The TLS certificate of an upstream is not trusted.
     UpstreamNotTrusted,

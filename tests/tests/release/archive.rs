@@ -126,8 +126,9 @@ fn archived_images_become_files_of_release() {
     let sizes = succeeds(tree.script("archive").arg(&built));
     assert_eq!(sizes.lines().count(), IMAGES.len(), "{sizes}");
 
-    // Each image has its program and its licences. Only the nanny's has dnsmasq and the changelog in
-    // which the nanny reads the security fixes of the package.
+    // Each image has its program and its licences. Only the image of the nanny has dnsmasq and the
+    // changelog of the package dnsmasq-base. The nanny reads the security fixes of the package in
+    // this changelog.
     for (image, program) in IMAGES
         .into_iter()
         .zip(["kube-dns", "dnsmasq-nanny", "sidecar"])

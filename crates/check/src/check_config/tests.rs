@@ -145,7 +145,7 @@ fn each_file_in_directory_is_checked_as_key() {
 }
 
 #[test]
-fn own_names_in_cluster_domain_are_rejected() {
+fn hosts_in_cluster_domain_are_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_str().unwrap();
     let both = ["--domain", "cluster.local,k8s.example"];

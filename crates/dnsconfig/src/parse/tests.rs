@@ -351,7 +351,10 @@ fn hosts_and_aliases_are_parsed() {
     assert_outcomes(HOSTS_AND_ALIASES, hosts_and_aliases);
     assert_eq!(hosts_and_aliases(&[("aliases", "null"), ("hosts", "")]), "");
     let bad_line = [("hosts", "192.0.2.1 a\n192.0.2 b")];
-    assert_eq!(hosts_and_aliases(&bad_line), r#"line 2: bad IP address: "192.0.2""#);
+    assert_eq!(
+        hosts_and_aliases(&bad_line),
+        r#"line 2: bad IP address: "192.0.2""#
+    );
     let twice = [("hosts", "192.0.2.1 a"), ("aliases", r#"{"a": "b.c"}"#)];
     let expected = r#""a" is in both keys, hosts and aliases"#;
     assert_eq!(hosts_and_aliases(&twice), expected);

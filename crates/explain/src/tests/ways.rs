@@ -91,7 +91,7 @@ fn stub_domain_below_cluster_is_forwarded() {
 }
 
 #[test]
-fn hosts_file_that_dnsmasq_in_front_reads_overrides_records() {
+fn hosts_file_overrides_records_only_if_dnsmasq_in_front_reads_it() {
     let mut cluster = cluster();
     cluster.hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/hosts");
     transcript::compare(&cluster, include_str!("hosts.txt"), 6);

@@ -199,7 +199,8 @@ mod tests {
 
     /// Even without a cluster, `--ttl` applies to the records of the keys `hosts` and `aliases` of
     /// the configuration. `--negative-ttl` applies to negative answers for names in `hosts` and
-    /// `aliases`, and to the answers of rules for external names.
+    /// `aliases`. It also applies to the answers that kubedns gives for external names because of
+    /// keys such as `deniedNames`.
     #[test]
     fn ttl_flags_apply_without_api_server() {
         let options = parse_line("--etcd-zone=b.example=http://e:1 --ttl=5s --negative-ttl=7s");

@@ -51,8 +51,9 @@ impl Kubedns {
         }
     }
 
-    /// Waits until the parent process has started its child again after a crash, and the new child
-    /// serves on new ports. All later queries go to the new ports.
+    /// With `--restart-after-crash`, kubedns serves in a child process. Waits until kubedns has
+    /// started a new child after a crash of the child, and the new child serves on new ports. All
+    /// later queries go to the new ports.
     pub(crate) async fn follow_new_ports(&mut self) {
         let ports = eventually(PATIENCE, || async {
             let served = |text| {

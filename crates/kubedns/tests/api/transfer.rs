@@ -141,9 +141,9 @@ async fn snapshot_records_are_not_transferred() {
     cluster.faults.down();
     let newer = mk_cluster_ip("apps", "web", &["10.96.0.9"], &["http:80"]);
     cluster.set(newer);
-    // `start` waits until kubedns is ready, two seconds after its start. If the records of the
-    // snapshot file were transferred, the zone would have a version one second after the start.
-    // Then a transfer would succeed now.
+    // `start` waits until kubedns is ready, two seconds after its start. A zone can be transferred
+    // once it has its first version. If the snapshot file counted, the zone would get this version
+    // within one second after the start, and a transfer would succeed now.
     let kubedns = start(&cluster, &flags).await;
     let web = "web.apps.svc.cluster.local.";
     assert_eq!(kubedns.answers(web, "A").await, "10.96.0.1");

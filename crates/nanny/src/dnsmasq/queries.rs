@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn tap_needs_query_log_if_arguments_do_not_log() {
+    fn tap_needs_query_log_unless_arguments_enable_logging() {
         let queries = queries();
         let wanted = queries.logging_wanted();
         assert!(matches!(tap(&queries, ""), Err(QueriesNotLogged)));
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_log_need_no_restart() {
+    fn no_restart_is_wanted_if_arguments_enable_logging() {
         let queries = QueryFollowers::new(&Metrics::new("nanny").unwrap(), true).unwrap();
         ask(&queries, 1, "a.test");
         let ranking = queries.ranking().unwrap();

@@ -13,8 +13,8 @@
 //! upstream is also probed when it has refused queries for two different names, and has given no
 //! usable answer (NOERROR or NXDOMAIN) in between. If the upstream refuses the probe as well, it
 //! counts as refusing until it gives a usable answer. A refusing upstream keeps its place in the
-//! order, but can count as down ([`UpstreamHealth::is_down`]). An upstream can count as refusing
-//! without such a probe after an outage. An outage means that the upstream was dead, or that
+//! order, but can count as down ([`UpstreamHealth::is_down`]). After an outage, an upstream can
+//! count as refusing without such a probe. An outage means that the upstream was dead, or that
 //! [`IN_A_ROW`] queries in a row failed other than by a timeout. If the upstream gave usable
 //! answers before the outage, and its first answer after the outage is unusable, it counts as
 //! refusing at once.

@@ -129,7 +129,7 @@ fn slice_is_read_with_ip_addresses_only() {
 }
 
 #[test]
-fn external_addresses_are_read_only_into_exposed() {
+fn only_type_exposed_has_external_addresses() {
     let json = r#"{"metadata":{"name":"web","namespace":"apps"},
         "spec":{"type":"LoadBalancer","clusterIP":"10.0.0.1","externalIPs":["192.0.2.1","nonsense"],
         "ports":[{"name":"http","port":80}],"publishNotReadyAddresses":true},
@@ -172,7 +172,7 @@ fn external_addresses_are_read_only_into_exposed() {
 }
 
 #[test]
-fn zones_and_hints_are_read_only_into_zoned_and_pod_named() {
+fn plain_slice_has_no_zones_and_hints() {
     let json = r#"{"metadata":{"name":"db-x1","namespace":"apps","labels":{"kubernetes.io/service-name":"db"}},
         "addressType":"IPv4","endpoints":[
         {"addresses":["10.0.0.1"],"zone":"eu-1","targetRef":{"kind":"Pod","name":"db-a"}},

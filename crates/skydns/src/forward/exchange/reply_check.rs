@@ -19,8 +19,9 @@ pub enum ReplyCheck {
 }
 
 /// Compares `bytes` from `upstream` with the query that was sent with `id` (RFC 5452 section 9.1).
-/// A reply is a response to a standard query, with the same ID and question. A truncated response
-/// may be incomplete, and an error response other than NXDOMAIN may have no question.
+/// A reply is a response to a standard query, with the same ID and question. A response with the TC
+/// bit is accepted even if it ends within a record. An error response other than NXDOMAIN is
+/// accepted even without a question.
 pub fn check_reply(
     query: &UpstreamQuery,
     id: u16,
