@@ -282,11 +282,11 @@ mod tests {
         let page = render_all("abc");
         assert!(
             page.contains("127.0.0.1:48106-\\u003e127.0.0.1:10053"),
-            "the page must have the output of a command"
+            "the page must have the JSON of the document unchanged"
         );
         assert!(
             page.contains("&gt;&gt;HEADER&lt;&lt;"),
-            "the output must be escaped"
+            "the output of dig must be escaped"
         );
         let html = to_html("a <b>c</b>\n\n<script>d</script>\n", Place::WholePage);
         assert!(!html.into_string().contains("<script>"));

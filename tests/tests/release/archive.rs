@@ -14,8 +14,8 @@ use tests::repository;
 use crate::{IMAGES, Podman, blob, fails, is_missing, succeeds};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Takes the place of a program. `images/archive` limits the size of each image, and this file is
-/// part of that size.
+/// The content of the file that takes the place of each program. One test makes this content too
+/// large for the limit in `images/archive`.
 const PROGRAM: &str = "#!/bin/sh\n[ \"$1\" != --version=raw ] || echo '\"VERSION\"'\n";
 /// The files of a release of one architecture.
 const FILES: &str = "\

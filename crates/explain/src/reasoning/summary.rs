@@ -69,8 +69,9 @@ fn rank_missing_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> u8 {
         }
         return match service.kind {
             ShownServiceKind::Headless | ShownServiceKind::WithoutIp => 5,
-            // If namespace `apps` has a Service `apps`, a search domain turns every `NAME.apps`
-            // into the name of a member of that Service. The user rarely means such a member.
+            // For a client in namespace `apps`, the search list turns `NAME.apps` into
+            // `NAME.apps.apps.svc.cluster.local`. If the namespace has a Service `apps`, this is
+            // the name of a member of that Service. The user rarely means such a member.
             ShownServiceKind::ClusterIp | ShownServiceKind::ExternalName => 4,
         };
     }

@@ -411,7 +411,7 @@ async fn readiness_waits_for_config_map() {
 /// limit. If the `ConfigMap` does not exist, or requests for it are refused for long, readiness
 /// waits less.
 #[tokio::test]
-async fn missing_or_forbidden_config_map_does_not_use_up_wait_of_readiness() {
+async fn readiness_waits_less_if_config_map_is_missing_or_forbidden() {
     for allowed in [true, false] {
         let cluster = with_web();
         if !allowed {

@@ -100,10 +100,10 @@ async fn bind_resolver() -> UdpSocket {
     bound.expect("a loopback address must be usable")
 }
 
-/// Receives one query on `resolver`. Then queries `server` for another name: once, or, if `case`
-/// has a limit on queries, until the answer is that of `case`. Then forwards the received query to
-/// `server`, and passes the answer on. Returns the last answer for the other name, and the answer
-/// to the received query.
+/// Receives one query on `resolver`. Then queries `server` for another name. If `case` has a limit
+/// on queries, the query is repeated until the answer has the RCODE `case.other_answer`. Then
+/// forwards the received query to `server`, and passes the answer on. Returns the last answer for
+/// the other name, and the answer to the received query.
 async fn forward_query(resolver: &UdpSocket, server: SocketAddr, case: &Case) -> [Message; 2] {
     let to_server = bind_resolver().await;
     let connected = to_server.connect(server).await;

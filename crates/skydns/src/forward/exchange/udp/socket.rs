@@ -149,8 +149,8 @@ impl UpstreamSocket {
     }
 
     /// Retires the socket: it takes no further queries. Called before a query without a reply is
-    /// sent again. Possibly all packets from this port are lost: for example, a Service may send
-    /// all of them to a dead endpoint.
+    /// sent again from this socket. Later queries use another socket, because all packets from this
+    /// port may be lost: for example, a Service may send all of them to a dead endpoint.
     pub(super) fn retire(&self) {
         self.queries.lock().retired = true;
     }
