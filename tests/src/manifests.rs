@@ -1,5 +1,6 @@
-//! Checks of the manifests under `manifests/`: `kubectl kustomize` renders them, and the checks
-//! compare them with the API's types, with the addon of Kubernetes and with our own rules.
+//! Checks of the manifests under `manifests/`. `kubectl kustomize` renders them. The checks compare
+//! them with the API's types, with the kube-dns addon that Kubernetes publishes, and with our own
+//! rules.
 //!
 //! These checks need no cluster, and do not show whether a pod starts. The module [`crate::pod`]
 //! starts pods with podman. docs/resilience.md describes the tests that were run by hand on a real

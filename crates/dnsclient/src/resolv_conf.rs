@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn link_local_server_keeps_interface() {
         let text = "nameserver fe80::1%lo\nnameserver fe80::1%1\nnameserver fe80::2\nnameserver fe80::3%nosuch0\n\
-                    nameserver 192.0.2.1%lo\nnameserver fe80::4%\nnameserver fe80::5%0\n";
+                    nameserver 192.0.2.1%lo\nnameserver fe80::4%\nnameserver fe80::5%0\nnameserver fe80::6%2147483647\n";
         let servers: Vec<String> = parse(text).iter().map(ToString::to_string).collect();
         assert_eq!(servers, ["[fe80::1%1]:53", "[fe80::2]:53"]);
     }

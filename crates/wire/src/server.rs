@@ -68,7 +68,7 @@ impl Nameserver {
         if self.scope == 0 {
             return None;
         }
-        if_indextoname(self.scope).ok()?.into_string().ok()
+        interface_name(self.scope)
     }
 
     /// The address as the standard library's type.
@@ -117,7 +117,13 @@ impl FromStr for Nameserver {
 /// Parses the index of an interface. `None` if this machine has no interface with this index.
 fn parse_interface_index(text: &str) -> Option<u32> {
     let index = text.parse().ok()?;
-    (index != 0 && if_indextoname(index).is_ok()).then_some(index)
+    interface_name(index).map(|_| index)
+}
+
+fn interface_name(index: u32) -> Option<String> {
+    let name = if_indextoname(index).ok()?.into_string().ok()?;
+    // For an unknown index, nix returns an empty name, not an error.
+    (!name.is_empty()).then_some(name)
 }
 
 /// Parses `IP` with port `default`, `IP:port` or `[IPv6]:port`.

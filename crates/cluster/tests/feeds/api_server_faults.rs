@@ -102,9 +102,10 @@ async fn expired_continue_token_restarts_the_list() {
     let mut feed = RunningFeed::start(&server).await;
     feed.until(|mirror| mirror.lists == 1).await;
     feed.until_phase(FeedPhase::Following).await;
-    // After the restart, the feed first lists one object, to check whether the API server still has
-    // the same database. The rule skips this request and the request for the first page. The
-    // request for the second page is refused.
+    // The restart gives the objects new, low resource versions, as after a restore from a backup.
+    // The feed first lists one object, and sees that the history is new. So it begins a new list.
+    // The rule skips the request for one object and the request for the first page. The request for
+    // the second page is refused.
     let expired = Rule::new(Action::Refuse { code: 410 })
         .verbs([Verb::List])
         .skip(2)

@@ -120,8 +120,8 @@ impl DnsFront {
     }
 
     /// The addresses that the arguments of dnsmasq give for a domain which contains `name`. `None`
-    /// if a longer domain takes precedence: a domain of kubedns, a stub domain, or the domain of
-    /// [`DomainOptions`].
+    /// if a longer domain takes precedence: a domain of kubedns, a stub domain, or a domain for
+    /// which the arguments of dnsmasq set servers or deny answers ([`DomainOptions`]).
     fn domain_addresses(&self, name: &Name, domain: &Name) -> Option<DomainAddresses> {
         let arguments = self.arguments.as_ref()?;
         let found = arguments.domain_addresses(name)?;

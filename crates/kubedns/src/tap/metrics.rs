@@ -9,7 +9,7 @@ use prometheus::{IntCounterVec, IntGauge, Opts};
 use skydns::tap::{QueryTap, TapCounts};
 
 const RECORDS: &str = "kubedns_tap_records_total";
-const HELP_RECORDS: &str = "Records for taps, the query log and dnstap, by result: sent, rate_limited or dropped. A query counts once for each reader whose filter it matches.";
+const HELP_RECORDS: &str = "Copies of answered queries for the readers of /tap, the query log and dnstap, by result: sent, rate_limited or dropped. A query counts once for each reader whose filter it matches.";
 const TAPS: &str = "kubedns_taps";
 const HELP_TAPS: &str =
     "Open readers of answered queries: requests for /tap, query logs and dnstap connections.";

@@ -14,9 +14,10 @@
 //! With [`ForwardMode::Kubedns`], or if kubedns applies rules for external names, the nanny writes
 //! kubedns into the file in place of all configured servers. If a configured server needs more than
 //! plain DNS over UDP, only kubedns can query it. The file then names kubedns in place of all
-//! servers of the same list (the upstreams, or the servers of one stub domain). Until kubedns is
-//! known to have the nanny's configuration, the file names the nanny's SERVFAIL server
-//! ([`crate::dnsmasq::servfail_server`]) in place of kubedns for these servers.
+//! servers of the same list (the upstreams, or the servers of one stub domain). kubedns may not yet
+//! have the nanny's configuration. Until it is known to have it, the file names the nanny's
+//! SERVFAIL server ([`crate::dnsmasq::servfail_server`]) for such a list, not kubedns. With
+//! [`ForwardMode::Kubedns`], the SERVFAIL server then takes the place of kubedns for all lists.
 //!
 //! A `--server` argument without a domain names a server for all names. The nanny moves most of
 //! these servers from the command line into the file (see `DnsmasqArguments::movable_servers`), so
@@ -33,10 +34,10 @@
 //!
 //! By default, a dnsmasq started by root changes to the user `nobody` and to another group. In the
 //! stock manifest, the container has no capability to change users. The nanny can signal a dnsmasq
-//! that runs as another user only through [`crate::dnsmasq::signal_helper`]. After a change of user
-//! or group, the kernel does not kill dnsmasq when the nanny dies. So, as in the image of kube-dns,
-//! dnsmasq keeps the nanny's user unless the arguments name another user. To run dnsmasq without
-//! root, run the nanny as another user.
+//! that runs as another user only through [`crate::dnsmasq::signal_helper`]. The nanny asks the
+//! kernel to kill dnsmasq when the nanny dies (`PR_SET_PDEATHSIG`). A change of user or group would
+//! cancel this request. So, as in the image of kube-dns, dnsmasq keeps the nanny's user unless the
+//! arguments name another user. To run dnsmasq without root, run the nanny as another user.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
