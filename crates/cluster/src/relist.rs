@@ -17,8 +17,8 @@ pub(crate) struct RelistTracker {
 }
 
 /// Two hashes of a key, with different random seeds. If the hashes of two keys were equal, one
-/// object would hide the deletion of the other. With 64 bits, this would happen in one of 10^9
-/// lists of 100,000 objects.
+/// object would hide the deletion of the other. With a single hash of 64 bits, this would happen in
+/// one of 10^9 lists of 100,000 objects.
 type KeyHash = u128;
 
 impl RelistTracker {
@@ -37,8 +37,8 @@ impl RelistTracker {
         }
     }
 
-    /// Ends the part of a list with the objects in `known`. Returns those of them that the list did
-    /// not contain.
+    /// Ends one part of a list (for example the list of one namespace). `known` holds the known
+    /// objects of this part. Returns the objects in `known` that the list did not contain.
     pub(crate) fn finish_part<K: Hash>(&mut self, known: impl IntoIterator<Item = K>) -> Vec<K> {
         let Some(mut unseen) = self.unseen.take() else {
             return Vec::new();

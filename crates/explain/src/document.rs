@@ -350,9 +350,9 @@ pub(crate) struct DnsmasqPath {
     /// answer: with `--cache-size=0`, with a TTL of 0, for SERVFAIL and REFUSED, and for negative
     /// answers with `--no-negcache`. `None` if the time is unknown. It is unknown if the answer may
     /// come from a server other than kubedns, or from dnsmasq itself, and for a negative answer
-    /// that dnsmasq caches. The time is also unknown if A and AAAA get only a CNAME record, or if
-    /// they get SERVFAIL although another type has records: dnsmasq may cache these answers for
-    /// different times, or not at all.
+    /// that dnsmasq caches. The time is also unknown in two cases in which dnsmasq may cache the
+    /// answers of different types for different times, or not at all: if A and AAAA get only a
+    /// CNAME record, and if A and AAAA get SERVFAIL but another type has records.
     pub(crate) keeps_seconds: Option<u32>,
 }
 

@@ -284,7 +284,7 @@ impl KubednsState {
 
         info!(
             routes,
-            "kubedns reports upstreams, stub domains, search list, hosts, aliases or rules for external names that the nanny did not know, so the cache of dnsmasq is flushed"
+            "the routes that kubedns reports are new or have changed, so the cache of dnsmasq is flushed"
         );
         self.routes = Some(routes);
         self.flush_count += 1;

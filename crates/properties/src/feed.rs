@@ -211,8 +211,9 @@ impl ApiServer {
         };
         if !asked("watch=") {
             // To begin a new list, the feed requests the whole list from the watch cache
-            // (`resourceVersion=`), or a first page of 500 objects. Other pages do not count: for
-            // example, the feed requests a page of one object to check the history of the database.
+            // (`resourceVersion=`), or a first page of 500 objects. Other pages do not count. For
+            // example, the feed requests a page of one object only to check that etcd was not wiped
+            // or restored from a backup.
             self.listed |= !asked("continue=") && (asked("limit=500") || asked("resourceVersion="));
             return respond(&[b"l", self.list.as_slice()].concat());
         }

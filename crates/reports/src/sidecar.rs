@@ -114,8 +114,8 @@ impl ProbeStatus {
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
-    /// Whether the last probe failed without any response for the probed name. A probe can also
-    /// fail because the response has no records.
+    /// Whether the last probe failed because it got no response. False if it got a response that
+    /// does not answer the probed name, such as SERVFAIL or a response without records.
     pub fn is_silent(&self) -> bool {
         self.state.is_failed() && self.rcode.is_empty()
     }

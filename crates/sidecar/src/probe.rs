@@ -247,7 +247,7 @@ impl ProbeMetrics {
             PodPart::Other => None,
             PodPart::Dnsmasq | PodPart::Kubedns => Some(metrics.int_gauge(
                 &name("backend_away"),
-                &format!("1 while {label} responds, but does not resolve the probed name."),
+                &format!("1 while {label} is healthy, but does not resolve the probed name. Always 0 if only an answer for the probed name counts as healthy."),
             )?),
         };
 

@@ -412,7 +412,7 @@ const RATE_LIMITED: FamilySpec = FamilySpec {
 };
 const REJECTED_CONNECTIONS: FamilySpec = FamilySpec {
     name: "kubedns_tcp_rejected_connections_total",
-    help: "TCP connections that were closed at once, because the client's host had as many as one host may have.",
+    help: "TCP connections that were closed at once, because the client's host already had the maximum number of connections per host.",
     kind: MetricType::COUNTER,
     labels: &[],
     has_prefix: false,

@@ -139,7 +139,7 @@ fn churn_to_markdown(rows: &[Churn]) -> String {
     };
     format!(
         "\n### Churn\n\n\
-         CPU is the CPU time of kubedns, as a share of one core. In every row, kubedns also answers 1,000 queries a second for cluster names. Latencies are in milliseconds.\n\n\
+         CPU is the CPU time of kubedns, as a share of one core. In every row, kubedns also answers 1,000 queries a second for cluster names. p50, p99 and max are the latencies of these queries, in milliseconds.\n\n\
          | | CPU | p50 | p99 | max | lost queries | resident |\n\
          | --- | --- | --- | --- | --- | --- | --- |\n\
          {}",

@@ -71,8 +71,9 @@ pub enum RequestFailure {
 }
 
 impl RequestFailure {
-    /// The value of the label `reason` in metrics. A failure that concerns only one collection is
-    /// logged again at once when this value changes.
+    /// The value of the label `reason` in metrics. The log reports a failure again at once when
+    /// this value changes, unless the failure counts as part of an outage of the API server (see
+    /// `failure_log`).
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "unreachable",

@@ -8,8 +8,8 @@
 //! feed has recovered.
 //!
 //! Failures that concern only one collection are logged when they begin, when their reason changes,
-//! when a refusal becomes an error (see `log_own_failure`), every five minutes, and when they end.
-//! An ongoing refusal of a dispensable collection is not logged every five minutes.
+//! when a refusal becomes an error, every five minutes, and when they end. An ongoing refusal of a
+//! dispensable collection is not logged every five minutes.
 //!
 //! All other failed attempts are logged at debug level.
 //!
@@ -262,9 +262,10 @@ impl FailureLog {
     ) {
         let is_refused = matches!(failure, RequestFailure::Refused(_));
         let is_dispensable = is_refused && refusal.dispensable;
-        // A refusal of a collection that was read before is most likely brief, so the refusal is an
-        // error only if it lasts.
-        let is_error = is_refused && !is_dispensable && (refusal.lasting || !refusal.known);
+        // A brief refusal of a collection that was read before does not come here: `log_failure`
+        // counts it as part of the outage. So each refusal of a collection that is not dispensable
+        // is an error.
+        let is_error = is_refused && !is_dispensable;
 
         let now = Instant::now();
         let reason = failure.reason();

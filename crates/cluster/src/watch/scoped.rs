@@ -6,9 +6,9 @@
 //! a later list does not contain. `RelistStarted` and `RelistDone` are sent once, around the first
 //! lists of all namespaces.
 //!
-//! The receiver may know objects of an earlier run. At the end of the first list of a namespace,
-//! `RelistDoneIn` removes the objects of this namespace that are gone, even if another namespace
-//! cannot be listed.
+//! After a restart of kubedns, the receiver may have objects from a snapshot file. At the end of
+//! the first list of a namespace, `RelistDoneIn` removes the objects of this namespace that are
+//! gone, even if another namespace cannot be listed.
 
 use std::collections::HashSet;
 use std::convert::Infallible;

@@ -33,7 +33,7 @@ const NAMESAKES: &str = "
     # Service in the namespace redis.
     redis-mster.redis A --search redis | redis-mster.redis   | no_such_service      | redis-master.redis
     # Service kafka/zookeeper exists. Service kafka/kafka has no endpoint (member) with the name
-    # `zookeeper`. The explanation is about the Service.
+    # `zookeeper`. The explanation is about Service kafka/zookeeper.
     zookeeper.kafka A --search kafka   | zookeeper.kafka     | no_ready_endpoints   |
     # Member kafka-1 of kafka/kafka exists and is not ready. No Service has that name.
     kafka-1.kafka A --search kafka     | kafka-1.kafka.kafka | member_not_ready     |

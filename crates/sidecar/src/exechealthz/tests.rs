@@ -128,7 +128,7 @@ fn overdue_result_fails_the_check() {
     assert_eq!(
         after(35),
         None,
-        "a probe without a result must succeed until the result is overdue"
+        "the check must succeed while the probe has no result and is not overdue"
     );
     let said = after(36);
     assert_eq!(

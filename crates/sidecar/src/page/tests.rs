@@ -207,8 +207,8 @@ fn page_without_dnsmasq_shows_configuration_of_kubedns() {
     );
 }
 
-/// `nowhere` is the address of the nanny's own server, which answers SERVFAIL. dnsmasq forwards the
-/// names of a stub domain without a usable server to it.
+/// `nowhere` is the address of the nanny's own server, which answers SERVFAIL. If a stub domain has
+/// no usable server, dnsmasq forwards the queries for its names to the nanny's server.
 #[test]
 fn servfail_server_of_nanny_is_shown_as_no_usable_server() {
     let mut status = good();

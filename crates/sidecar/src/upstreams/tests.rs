@@ -269,9 +269,9 @@ async fn failed_probe_is_repeated_at_once() {
     }
 }
 
-/// A server that is only for stub domains is probed with one query. The first probe of any other
-/// server queries the root. If the answer is SERVFAIL or REFUSED, the probe sends a second query,
-/// for `--upstream-probe-name`.
+/// A probe of a server that is only for stub domains sends a single query. (A failed probe is
+/// repeated once.) The first probe of any other server queries the root. If the answer is SERVFAIL
+/// or REFUSED, the probe sends a second query, for `--upstream-probe-name`.
 #[tokio::test]
 async fn second_query_follows_refused_query_for_root() {
     let picky = || {

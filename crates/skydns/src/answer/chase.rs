@@ -450,7 +450,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
     ) -> Result<ChaseResult, MessageFull> {
         let lower = name.to_lowercase();
         match external_route(self.view, lower.wire(), qtype) {
-            // The lookup of the external query applies the rule.
+            // A rule of the configuration may answer the name instead of an upstream. The resolver
+            // applies this rule when it looks up the queries in `needs`.
             ExternalRoute::Rule(_) | ExternalRoute::Forward => {}
             ExternalRoute::SingleLabel => return Ok(ChaseResult::Failed),
             ExternalRoute::Localhost => {

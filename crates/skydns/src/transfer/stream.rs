@@ -21,8 +21,8 @@ use crate::engine::System;
 use crate::serial::follows;
 use wire::{Name, Query, Transport, rcode};
 
-/// Size in octets at which a message takes no further record. Larger messages would hardly
-/// shorten the response, and each would occupy a thread for longer.
+/// Size in octets at which a message takes no further record. With larger messages, the response
+/// would have hardly fewer octets in total, and each message would occupy a thread for longer.
 const FILLED: usize = 24 * 1024;
 
 /// A response in progress.

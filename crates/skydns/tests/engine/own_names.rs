@@ -169,8 +169,9 @@ fn wildcards_answer_names_below() {
 }
 
 /// With [`Zone::forwards_all`], kubedns also forwards names of one label, such as the target
-/// `intranet` of an ExternalName Service. It does not forward `localhost` and names below it, but
-/// answers them itself, because no other server between kubedns and the upstreams does so.
+/// `intranet` of an ExternalName Service. It answers queries for `localhost` and for names below it
+/// itself. It does not forward them, because they must not reach the upstreams (RFC 6761, section
+/// 6.3), and there is no dnsmasq that answers them.
 #[test]
 fn localhost_and_single_labels_depend_on_forwards_all() {
     let without = "

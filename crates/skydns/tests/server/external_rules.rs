@@ -92,7 +92,8 @@ const REASONS: &str = "
     denied.own.test. A NOERROR deniedNames
     inside.own.test. A NOERROR rebindProtection
     ads.apps.svc.cluster.local. A NOERROR deniedNames
-    # names below the search suffix: the server tries the search list, then the external name
+    # names below the search suffix search.cluster.local: the server looks up www.outside.test and
+    # in.outside.test, first with each search domain of the namespace apps, and last without one
     www.outside.test.apps.search.cluster.local. AAAA NOERROR filterTypes
     in.outside.test.apps.search.cluster.local. A NOERROR rebindProtection
     # types that no rule filters

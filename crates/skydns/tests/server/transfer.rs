@@ -19,8 +19,9 @@ use super::fixed::{Fixed, RunningServer, start_with_transfers};
 use super::{TIMEOUT, exchange_tcp, exchange_udp, metric};
 
 const PEERS: &str = "127.0.0.0/8";
-/// The time of the first version of the zone. The time is an hour ahead, so that the serial is
-/// later than the serial at the start of the process.
+/// The time of the first version of the zone. Before that version, the serial of the zone is the
+/// time at which the process started. The first version is an hour later, so its serial is
+/// certainly higher.
 static FIRST_TIME: LazyLock<u64> = LazyLock::new(|| {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)

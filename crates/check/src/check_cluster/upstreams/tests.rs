@@ -60,7 +60,8 @@ async fn upstreams_of_dnsmasq_are_asked() {
         stub.addr(),
         closed,
     ];
-    // The last server comes from dnsmasq's arguments.
+    // The last list is empty: the sidecar does not know the domains of a server that dnsmasq has
+    // from its arguments.
     let serves = [
         json!(["."]),
         json!(["."]),

@@ -106,7 +106,9 @@ const OPTIONS: &[(&[&str], Counterpart)] = &[
     ),
     (
         &["local-ttl"],
-        Missing("the TTL of names in the cluster and in the key hosts is that of the flag --ttl"),
+        Missing(
+            "names in the cluster and in the key hosts get the TTL of the flag --ttl of kubedns",
+        ),
     ),
     (
         &["resolv-file", "r"],

@@ -20,7 +20,7 @@ async fn failing_slices_have_a_head_start() {
         tokio::time::advance(Duration::from_mins(1)).await;
         assert!(
             due_now(&selection, FeedPhase::Failing),
-            "Endpoints must be listed although slices fail"
+            "Endpoints must be listed if slices fail"
         );
         selection.note_endpoints_listed();
         assert!(

@@ -199,7 +199,7 @@ fn movable_and_fixed_servers_for_all_names_are_found() {
 }
 
 #[test]
-fn configuration_files_are_read_or_options_are_unknown() {
+fn configuration_files_are_read_and_script_or_unreadable_file_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
     fs::create_dir(dir.path().join("d")).unwrap();

@@ -23,7 +23,7 @@ use crate::udp::UdpSocket;
 /// Token of the events other than replies: queries of clients, or the wake-up of the thread.
 pub(super) const OTHER: u64 = 0;
 
-/// Minimum time between two searches of a thread for sockets to close.
+/// A thread looks for sockets that it can close at most once in this time.
 const CLOSE_EVERY: Duration = Duration::from_millis(500);
 
 /// Pause after `epoll_wait` has failed with an error other than EINTR. No such error is expected.
