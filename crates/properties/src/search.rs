@@ -99,7 +99,7 @@ pub fn search(input: &[u8]) {
     // list is the queried name, and the walk may return a copy of the response for this name. That
     // name is in the cluster domain, so kubedns itself makes this response, and it is well-formed.
     if !autopath {
-        message::answers(
+        message::answers_with_any_records(
             &asked,
             transport,
             &walk(&query, list, &zone, |_, _| input.to_vec()),
