@@ -230,7 +230,7 @@ const ALIASES: &str = "
 ";
 
 #[tokio::test]
-async fn additional_cnames_of_srv_need_addresses() {
+async fn srv_additional_section_has_cnames_only_if_they_lead_to_address() {
     for (way, flags) in WAYS {
         let mut lab = Lab::with_upstream(flags, upstream).await;
         let aliases = table::rows(ALIASES);

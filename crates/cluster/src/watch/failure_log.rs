@@ -7,9 +7,11 @@
 //! at once. The outage ends when no feed is part of it any more. The end is logged if at least one
 //! feed has recovered.
 //!
-//! Failures that concern only one collection are logged when they begin, when their reason changes,
-//! when a refusal becomes an error, every five minutes, and when they end. An ongoing refusal of a
-//! dispensable collection is not logged every five minutes.
+//! A collection is dispensable while kubedns can work without it. Failures that concern only one
+//! collection are logged when they begin, when their reason changes, every five minutes, and when
+//! they end. A refusal is logged again if its collection was dispensable and no longer is: only
+//! then is the refusal an error. An ongoing refusal of a dispensable collection is not logged every
+//! five minutes.
 //!
 //! All other failed attempts are logged at debug level.
 //!

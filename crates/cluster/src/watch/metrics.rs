@@ -86,7 +86,8 @@ impl WatchMetrics {
         })
     }
 
-    /// The metrics of the feed of `kind`. Creates the missing series with the value zero.
+    /// The metrics of the feed of `kind`. A feed lists and watches one collection. Creates the
+    /// missing series with the value zero.
     pub fn feed(&self, kind: Kind) -> FeedMetrics {
         let connected = self.connected.with_label_values(&[kind.label()]);
         FeedMetrics {
