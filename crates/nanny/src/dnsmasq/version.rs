@@ -35,11 +35,18 @@ const FIXES: [(DnsmasqRelease, &str); 6] = [
     (DnsmasqRelease(2, 93, 0), "CVE-2026-12725 CVE-2026-12969"),
 ];
 
+/// Packages of Debian with the fixes of a later release: the prefix of their versions, the number
+/// that follows the prefix in the first such package, and the release.
+const PATCHED_PACKAGES: [(&str, u32, DnsmasqRelease); 3] = [
+    ("2.90-4~deb12u", 2, DnsmasqRelease(2, 92, 2)),
+    ("2.91-1+deb13u", 1, DnsmasqRelease(2, 92, 2)),
+    ("2.91-1+deb13u", 2, DnsmasqRelease(2, 93, 0)),
+];
 /// The files in which dpkg's status of the package can be. An image without dpkg, such as that of
 /// the nanny, has a file for each package in `status.d`.
 const DPKG_STATUS: [&str; 2] = ["var/lib/dpkg/status", "var/lib/dpkg/status.d/dnsmasq-base"];
 /// The changelog of the package, which names the fixes that the distribution added to this release.
-/// Packages have it compressed, and `images/stage` decompresses it.
+/// Packages have it compressed, and `images/stage` decompresses it, so only our images have it.
 const CHANGELOG: &str = "usr/share/doc/dnsmasq-base/changelog.Debian";
 /// The largest dpkg status file or changelog that is read, in bytes.
 const MAX_FILE: u64 = 16 << 20;
@@ -110,6 +117,12 @@ impl DnsmasqVersion {
             return Vec::new();
         };
 
+        let package = self.package.as_deref().unwrap_or_default();
+        let patched = PATCHED_PACKAGES
+            .iter()
+            .filter(|(prefix, first, _)| has_revision(package, prefix, *first));
+        let release = patched.fold(release, |known, (_, _, patched)| known.max(*patched));
+
         let later = FIXES.iter().filter(|(fixed, _)| release < *fixed);
         later
             .flat_map(|(_, fixes)| fixes.split(' '))
@@ -143,6 +156,12 @@ impl DnsmasqRelease {
 
 fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
+}
+
+/// Whether the version of a package has the prefix, followed by a number of at least `first`.
+fn has_revision(package: &str, prefix: &str, first: u32) -> bool {
+    let revision = package.strip_prefix(prefix).map(split_digits);
+    revision.is_some_and(|(digits, _)| digits.parse().is_ok_and(|number: u32| number >= first))
 }
 
 /// The version of Debian's package, from dpkg's status below the directory `root`.
@@ -192,6 +211,8 @@ mod tests {
     use super::*;
 
     const DEBIAN_12: &str = "2.90-4~deb12u2";
+    /// A version that no package has, with the form of Ubuntu's.
+    const UBUNTU: &str = "2.90-2ubuntu0.9";
     const FIXES_OF_2026_05: &str =
         "CVE-2026-2291 CVE-2026-4890 CVE-2026-4891 CVE-2026-4892 CVE-2026-4893 CVE-2026-5172";
 
@@ -246,15 +267,14 @@ mod tests {
         let newest = |package: &str, fixes: &str| {
             format!("dnsmasq ({package}) stable; urgency=high\n\n  * {fixes}: fix faults.\n")
         };
-        let older = newest("2.90-4~deb12u1", "CVE-2023-50387, CVE-2023-50868");
-        let patched = newest(DEBIAN_12, &FIXES_OF_2026_05.replace(' ', ".patch, ")) + &older;
-        let all = newest("2.91-1+deb13u2", "CVE-2026-12725 CVE-2026-12969")
-            + &newest("2.91-1+deb13u1", FIXES_OF_2026_05);
+        let older = newest("2.90-2ubuntu0.1", "CVE-2023-50387, CVE-2023-50868");
+        let patched = newest(UBUNTU, &FIXES_OF_2026_05.replace(' ', ".patch, ")) + &older;
+        let all = newest(UBUNTU, "CVE-2026-12725 CVE-2026-12969") + &patched;
 
         for (what, version, package, changelog, missing) in [
-            ("no changelog", "2.90", DEBIAN_12, "", 8),
-            ("some of the fixes", "2.90", DEBIAN_12, &patched, 2),
-            ("all fixes", "2.91", "2.91-1+deb13u2", &all, 0),
+            ("no changelog", "2.90", UBUNTU, "", 8),
+            ("some of the fixes", "2.90", UBUNTU, &patched, 2),
+            ("all fixes", "2.90", UBUNTU, &all, 0),
             (
                 "a CVE number that only begins with that of a fix",
                 "2.92",
@@ -265,14 +285,14 @@ mod tests {
             (
                 "changelog of an older version of the package",
                 "2.90",
-                DEBIAN_12,
+                UBUNTU,
                 &older,
                 8,
             ),
             (
                 "executable of another version",
                 "2.85",
-                DEBIAN_12,
+                UBUNTU,
                 &patched,
                 12,
             ),
@@ -282,6 +302,25 @@ mod tests {
             write(root.path(), CHANGELOG, changelog);
             let found = dnsmasq(version, root.path()).missing_fixes();
             assert_eq!(found.len(), missing, "{what}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn patched_packages_of_debian_have_fixes_of_later_releases() {
+        for (version, package, missing) in [
+            ("2.90", "2.90-4~deb12u1", 8),
+            ("2.90", DEBIAN_12, 2),
+            ("2.90", "2.90-4~deb12u11+x", 2),
+            ("2.91", "2.91-1", 8),
+            ("2.91", "2.91-1+deb13u1", 2),
+            ("2.91", "2.91-1+deb13u2", 0),
+            // The package belongs to another executable.
+            ("2.85", DEBIAN_12, 12),
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            write(root.path(), DPKG_STATUS[0], &mk_status(package));
+            let found = dnsmasq(version, root.path()).missing_fixes();
+            assert_eq!(found.len(), missing, "{version} {package}");
         }
     }
 

@@ -97,14 +97,16 @@ impl Prometheus {
         .await;
     }
 
-    /// The alerts that fire for a pod, each with its severity.
+    /// The alerts that fire for a pod, each with its severity. The alert about an outdated dnsmasq is
+    /// left out, because it depends on the dnsmasq of this machine.
     pub(super) async fn alerts(&self, pod: &str) -> BTreeMap<String, String> {
         let answer = self.read("/api/v1/alerts").await.unwrap_or_default();
         let all = answer.pointer("/data/alerts").and_then(Value::as_array);
         let mut alerts = BTreeMap::new();
         for alert in all.into_iter().flatten() {
             let label = |name: &str| alert["labels"][name].as_str().unwrap_or_default();
-            if label("pod") == pod {
+            let is_of_machine = label("alertname") == "KubeDNSDnsmasqOutdated";
+            if label("pod") == pod && !is_of_machine {
                 alerts.insert(label("alertname").to_owned(), label("severity").to_owned());
             }
         }
