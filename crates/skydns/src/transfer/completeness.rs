@@ -14,7 +14,7 @@ use wire::Name;
 /// - The configuration is known. Its hosts and aliases may be in the zone.
 /// - The first lists from the source of the zone (the API server or etcd) are complete.
 /// - At least one of these is true: the first lists from the API server are complete
-///   ([`View::has_listed`], always true without a cluster); the zone has an address of its own for
+///   (`has_listed`, always true without a cluster); the zone has an address of its own for
 ///   its name server.
 /// - The condition of [`are_alias_targets_listed`] is true.
 pub(super) fn is_complete<V: View>(view: &V, domain: &Name) -> bool {
