@@ -207,13 +207,8 @@ impl Options {
             return Err(EtcdError::Reverse { zone: zone.clone() });
         }
 
-        let Some((flag, domain)) = self.taken_by_other(zone) else {
+        let Some((flag, domain, allowed)) = self.taken_by_other(zone) else {
             return Ok(());
-        };
-        // A suffix takes all names within it.
-        let allowed = match flag {
-            "--search-suffix" => format!("a domain outside of {domain}"),
-            _ => "another domain".to_owned(),
         };
         Err(EtcdError::Taken {
             zone: zone.clone(),
@@ -223,14 +218,15 @@ impl Options {
         })
     }
 
-    /// The other flag that already uses the names of `zone`, and the domain of that flag.
-    fn taken_by_other(&self, zone: &Domain) -> Option<(&'static str, &Domain)> {
+    /// The other flag that already uses the names of `zone`, the domain of that flag, and the
+    /// domains that are allowed instead.
+    fn taken_by_other(&self, zone: &Domain) -> Option<(&'static str, &Domain, String)> {
         for (flag, domains) in [
             ("--external-zone", &self.external_zone),
             ("--clusterset-domain", &self.clusterset_domain),
         ] {
             if let Some(domain) = domains.0.iter().find(|domain| *domain == zone) {
-                return Some((flag, domain));
+                return Some((flag, domain, "another domain".to_owned()));
             }
         }
 
@@ -239,7 +235,11 @@ impl Options {
         let name = zone.name();
         let mut suffixes = self.search_suffix.0.iter();
         let suffix = suffixes.find(|suffix| name.is_within(&suffix.name()))?;
-        Some(("--search-suffix", suffix))
+        Some((
+            "--search-suffix",
+            suffix,
+            format!("a domain outside of {suffix}"),
+        ))
     }
 }
 
