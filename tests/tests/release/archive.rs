@@ -34,12 +34,12 @@ kube-dns-rs-sidecar-VERSION-ARCHITECTURE.oci.tar";
 
 /// A copy of `images`, beside links to the other files and directories of the repository, except
 /// `.git` and `target`.
-struct Tree {
+struct LinkedTree {
     podman: Podman,
     root: PathBuf,
 }
 
-impl Tree {
+impl LinkedTree {
     /// `program` is the content of each of the three programs.
     fn with_programs(program: &str) -> Self {
         let podman = Podman::new();
@@ -121,7 +121,7 @@ fn archived_images_become_files_of_release() {
     if is_podman_missing() {
         return;
     }
-    let tree = Tree::with_programs(&PROGRAM.replace("VERSION", VERSION));
+    let tree = LinkedTree::with_programs(&PROGRAM.replace("VERSION", VERSION));
     let built = tree.path("built");
     let sizes = succeeds(tree.script("archive").arg(&built));
     assert_eq!(sizes.lines().count(), IMAGES.len(), "{sizes}");
@@ -180,6 +180,12 @@ fn archived_images_become_files_of_release() {
     let values = succeeds(tar().arg("-xOf").arg(chart).arg("kube-dns-rs/values.yaml"));
     let line = format!("\n  repository: {REGISTRY}\n");
     assert!(values.contains(&line), "{values}");
+
+    // The originals, to which the tree has links, must not name it.
+    let originals = ["manifests", "charts"].map(|directory| repository().join(directory));
+    let mut search = Command::new("grep");
+    let found = search.args(["-rl", REGISTRY]).args(originals);
+    fails(found);
 }
 
 #[test]
@@ -187,7 +193,7 @@ fn release_refuses_images_of_another_version() {
     if is_podman_missing() {
         return;
     }
-    let tree = Tree::with_programs(&PROGRAM.replace("VERSION", "0.0.9"));
+    let tree = LinkedTree::with_programs(&PROGRAM.replace("VERSION", "0.0.9"));
     let built = tree.path("built");
     succeeds(tree.script("programs").arg(built.join("programs")));
     let said = fails(tree.script("release").args([&built, &tree.path("release")]));
@@ -200,7 +206,7 @@ fn archive_refuses_image_over_its_limit() {
     if is_podman_missing() {
         return;
     }
-    let tree = Tree::with_programs(&format!("{PROGRAM}#{}", "x".repeat(14_000_000)));
+    let tree = LinkedTree::with_programs(&format!("{PROGRAM}#{}", "x".repeat(14_000_000)));
     let said = fails(tree.script("archive").arg(tree.path("built")));
     assert_eq!(last_line(&said), "the image kubedns is larger than 14 MB");
 }
