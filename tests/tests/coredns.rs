@@ -10,9 +10,10 @@
 //! of the scenario were recorded, the module `corefile` checks that this Corefile has the plugin
 //! options of the scenario. For all recorded scenarios and a few others, the module `real` starts a
 //! real CoreDNS with this Corefile. The answers of CoreDNS must be those of the scenario, apart
-//! from the differences that the module `real` allows. The environment variable `COREDNS_BIN` has
-//! the path of CoreDNS. Without the variable, `coredns` is taken from `PATH`. Without CoreDNS, the
-//! test in `real` is skipped with a message.
+//! from the differences that the module `real` allows. The module `config_maps` starts kubedns and a
+//! real CoreDNS for the same `ConfigMap`, and compares their answers. The environment variable
+//! `COREDNS_BIN` has the path of CoreDNS. Without the variable, `coredns` is taken from `PATH`.
+//! Without CoreDNS, the tests in `real` and `config_maps` are skipped with a message.
 
 #![allow(
     clippy::expect_used,
@@ -23,12 +24,16 @@
 
 #[path = "coredns/bench.rs"]
 mod bench;
+#[path = "coredns/config_maps.rs"]
+mod config_maps;
 #[path = "coredns/corefile.rs"]
 mod corefile;
 #[path = "coredns/real.rs"]
 mod real;
 #[path = "coredns/scenario.rs"]
 mod scenario;
+#[path = "coredns/server.rs"]
+mod server;
 
 use scenario::Scenario;
 

@@ -3,6 +3,7 @@
 //! recorded.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use crate::scenario::Scenario;
 
@@ -11,6 +12,7 @@ const ZONES: &str = "cluster.local in-addr.arpa ip6.arpa";
 
 #[test]
 fn corefile_has_options_of_recordings() {
+    let empty = tempfile::tempdir().expect("a temporary directory must be made");
     let mut compared = 0;
     for scenario in Scenario::all() {
         // These cases come from CoreDNS' own tests. Their options may differ from the flags.
@@ -28,7 +30,7 @@ fn corefile_has_options_of_recordings() {
         expected.sort();
 
         let zones = scenario.zones.as_deref().unwrap_or(ZONES);
-        let mut written = kubernetes_options(&corefile(&scenario.flags), zones);
+        let mut written = kubernetes_options(&corefile(&scenario.flags, empty.path()), zones);
         written.sort();
         assert_eq!(written, expected, "{}", scenario.name);
         compared += 1;
@@ -36,14 +38,13 @@ fn corefile_has_options_of_recordings() {
     assert!(compared > 5, "only {compared} recordings were compared");
 }
 
-/// The text that the command writes for these flags and an empty `ConfigMap`.
-pub(crate) fn corefile(flags: &[String]) -> String {
-    let directory = tempfile::tempdir().expect("a temporary directory must be made");
+/// The text that the command writes for these flags and the `ConfigMap` in a directory.
+pub(crate) fn corefile(flags: &[String], config_map: &Path) -> String {
     let words = [
         OsString::from("config"),
         "--corefile".into(),
         format!("--kubedns-args={}", flags.join(" ")).into(),
-        directory.path().into(),
+        config_map.into(),
     ];
     let exit = check::command(words);
     assert_eq!(exit.stderr, "");

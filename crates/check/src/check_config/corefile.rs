@@ -440,7 +440,7 @@ fn missing_keys(config: &Config) -> Vec<String> {
 }
 
 /// Lists the differences between `CoreDNS` and kube-dns that depend on `--strict-dns`, on
-/// `--endpoint-names` and on the key `aliases`. Also lists the difference in the ports.
+/// `--endpoint-names` and on the keys `hosts` and `aliases`. Also lists the difference in the ports.
 fn different_keys(flags: &KubednsFlags, config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if !flags.is_set("strict-dns") {
@@ -453,6 +453,11 @@ fn different_keys(flags: &KubednsFlags, config: &Config) -> Vec<String> {
         lines.push(
             "endpoints without a hostname: their names contain the address, such as 10-0-0-1, instead of a hash"
                 .to_owned(),
+        );
+    }
+    if !config.hosts.addresses().is_empty() {
+        lines.push(
+            "hosts: answers without records have no SOA record, so no cache keeps them".to_owned(),
         );
     }
     let mut targets = config.aliases.values();
