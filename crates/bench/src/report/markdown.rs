@@ -183,7 +183,8 @@ impl Forwarded {
             "\n### A query for an external name\n\n\
              The first columns have the CPU time of the server per query, in microseconds. The upstream is NSD. Goals for kubedns: no more CPU time than \
              `dnsmasq` for names that are not cached, no more than Unbound for cached names, and at most twice the memory of `dnsmasq with 10,000 names`. \
-             p50 and p99 are the latencies of names that are not cached, at a thousand queries a second.\n\n\
+             p50 and p99 are the latencies of names that are not cached, at a thousand queries a second. \
+             In the columns \"cached\", a server without a cache forwards all queries.\n\n\
              | |{titles} lost queries | p50 | p99 | memory of 10,000 cached names |\n\
              | --- |{} --- | --- | --- | --- |\n{rows}",
             " --- |".repeat(ForwardedLoad::ALL.len()),
