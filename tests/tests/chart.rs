@@ -416,6 +416,12 @@ const FITTING: &str = r#"
     clusterIP="2001:db8:0:1:2:3:4:a"
     secondaryClusterIP="fd00::1:a"
     tolerations=[{"key":"a","operator":"Equal","value":"b","effect":"NoExecute","tolerationSeconds":5}]
+    kubedns.resources={"limits":{"memory":"1.5Gi","cpu":"2"},"requests":{"memory":"64Mi","cpu":"100m","ephemeral-storage":"1e6"}}
+    affinity={"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"arch","operator":"In","values":["amd64"]}]}]}}}
+    affinity={"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1,"preference":{"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["a"]}]}}]}}
+    affinity={"podAntiAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":100,"podAffinityTerm":{"topologyKey":"zone","labelSelector":{"matchLabels":{"k8s-app":"kube-dns"}}}}]}}
+    affinity={"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"zone","namespaces":[],"matchLabelKeys":["a"]}]}}
+    networkPolicy.create=true networkPolicy.metricsFrom=[{"namespaceSelector":{"matchLabels":{"a":"b"}}},{"ipBlock":{"cidr":"10.0.0.0/8","except":["10.1.0.0/16"]}}]
 "#;
 
 #[test]
@@ -467,6 +473,13 @@ const WRONG: &str = r#"
     configMap.data={"stubDomain":"{}"}                       | stubDomain
     image.pullPolicy="Sometimes"                             | image/pullPolicy
     affinity={"podAffinities":{}}                            | podAffinities
+    affinity={"podAffinity":{"required":[]}}                 | affinity/podAffinity
+    affinity={"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[]}}              | nodeAffinity/required
+    affinity={"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topology":"a"}]}} | podAffinity/required
+    affinity={"podAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":0,"podAffinityTerm":{"topologyKey":"a"}}]}} | weight
+    kubedns.resources={"limits":{"memory":"64MB"}}           | kubedns/resources/limits/memory
+    kubedns.resources={"limits":"64Mi"}                      | kubedns/resources/limits
+    sidecar.resources={"requests":{"cpu":"-1"}}              | sidecar/resources/requests/cpu
     extraVolumes=[{"name":"a"}]                              | extraVolumes/0
     extraVolumes=[{"secret":{},"emptyDir":{}}]               | extraVolumes/0
     extraVolumes=[{"name":"a","secrt":{}}]                   | secrt
@@ -475,6 +488,8 @@ const WRONG: &str = r#"
     rbac.extraRules=[{"apiGroups":[""],"verbs":["list"]}]    | rbac/extraRules/0
     sidecar.extraVolumeMounts=[{"name":"a","mountPath":"a"}] | sidecar/extraVolumeMounts/0
     networkPolicy.metricsFrom=[{"pods":{}}]                  | pods
+    networkPolicy.metricsFrom=[{"podSelector":{"app":"a"}}]  | podSelector
+    networkPolicy.metricsFrom=[{"ipBlock":{"cidr":"10.0.0.0/8","without":[]}}] | ipBlock
     secondaryClusterIP="dns"                                 | secondaryClusterIP
     nodeLocal.tag="1"                                        | tag
 "#;
