@@ -26,8 +26,9 @@ use crate::{name, rcode};
 
 /// Maximum number of keys in a sketch.
 pub const MAX_SLOTS: usize = 512;
-/// Target number of samples that one thread takes in a second. At high query rates, the thread
-/// takes up to twice as many, because the weight of a sample is rounded down.
+/// Target number of samples that one thread takes in a second. The thread takes up to twice as
+/// many, because the weight of a sample is rounded down. The excess is largest just below twice
+/// this number of answers a second.
 pub const TARGET_SAMPLES: u32 = 1000;
 /// Length of a window. A ranking covers the last complete window and the current one.
 const WINDOW: Duration = Duration::from_mins(2);
