@@ -14,8 +14,7 @@
 //! | [`config_map()`] | a resolv.conf and the values of the `ConfigMap`, separated by NUL octets |
 //! | [`probe()`] | the value of `--probe` |
 //! | [`flags()`] | a command line, one word per line; the first octet selects the program |
-//! | [`snapshot_file()`] | a snapshot file; the input is also read as one octet that selects the
-//! source of endpoints, then the lines of a snapshot file without header and checksum |
+//! | [`snapshot_file()`] | a snapshot file; the same input is read again as one octet that selects the source of endpoints, then the lines of a snapshot file without header and checksum |
 //! | [`watch()`] | events of the API server, one per line |
 //! | [`feed()`] | one octet that selects the kind of objects, then responses of the API server |
 //! | [`transfer()`] | one octet for the server and the form of the request, then a transfer request |
