@@ -1,5 +1,5 @@
-//! Parsers for the pages in `docs/` and for the metrics of the binaries. The module [`flags`] lists
-//! the flags of the binaries.
+//! Parsers for the Markdown pages of the repository, and for the metrics of the binaries. The
+//! module [`flags`] lists the flags of the binaries.
 //!
 //! The tests in `tests/tests/docs/` compare the parsed pages with the binaries.
 

@@ -188,8 +188,8 @@ fn describe_name(evidence: Evidence<'_>, candidate: &NameCandidate) -> NameDetai
     let mut reasons = reasons_for(evidence, candidate);
     reasons.extend(server_disagreement(candidate));
 
-    // The Services of the records come first. If the requested address has no PTR record, Services
-    // that have this address among their endpoints follow.
+    // The Services from which the records of the name were made are first. If the requested address
+    // has no PTR record, Services that have this address among their endpoints follow.
     let mut objects = Vec::new();
     for key in &candidate.sources {
         objects.extend(evidence.found_service(key).map(|found| &found.object));

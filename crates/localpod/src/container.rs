@@ -164,8 +164,9 @@ impl Keeper<'_> {
         } else {
             format!("in {:.1} s", pause.as_secs_f64())
         };
-        self.console
-            .say(&format!("{name} ended ({how}); restart {restart} {when}"));
+        self.console.say(&format!(
+            "{name} ended ({how}); it is started again {when} (restart number {restart})"
+        ));
     }
 }
 

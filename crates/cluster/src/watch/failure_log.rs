@@ -9,9 +9,9 @@
 //!
 //! A collection is dispensable while kubedns can work without it. Failures that concern only one
 //! collection are logged when they begin, when their reason changes, every five minutes, and when
-//! they end. A refusal is logged again if its collection was dispensable and no longer is: only
-//! then is the refusal an error. An ongoing refusal of a dispensable collection is not logged every
-//! five minutes.
+//! they end. A refusal is an error unless its collection is dispensable. If the collection is no
+//! longer dispensable, the ongoing refusal becomes an error and is logged again. An ongoing refusal
+//! of a dispensable collection is not logged every five minutes.
 //!
 //! All other failed attempts are logged at debug level.
 //!

@@ -170,7 +170,8 @@ impl ObjectLookup {
     }
 
     fn find_neighbours(&self, view: &ObjectsView) -> Neighbours {
-        // Visiting all Services takes time, so it is done only for a name without an answer.
+        // Without misspelled Services, there are no neighbours to find, so the Services are not
+        // visited.
         if self.misspelled.is_empty() {
             return Neighbours {
                 keys: Vec::new(),

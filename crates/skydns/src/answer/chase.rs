@@ -152,7 +152,8 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
                 AnswerStatus::Written
             }
             ChaseResult::NoData => AnswerStatus::Empty,
-            // SkyDNS answers NODATA for a loop and for a name that must not be forwarded.
+            // A zone in SkyDNS style answers NODATA for a loop and for a name that must not be
+            // forwarded, as the server SkyDNS did.
             ChaseResult::Failed if self.authority.is_skydns() && !self.unanswered => {
                 AnswerStatus::Empty
             }

@@ -123,7 +123,7 @@ const OPTIONS: &[(&[&str], Counterpart)] = &[
     (&["edns-packet-max", "P"], Missing("add the plugin bufsize")),
     (
         &["conf-file", "C", "conf-dir", "7", "servers-file"],
-        Missing("the options in the file need counterparts of their own"),
+        Missing("this command does not read the file, so add the counterparts of its options"),
     ),
     (
         &["domain-needed", "D"],

@@ -221,7 +221,7 @@ const DNSMASQ_ARGUMENTS: &str = r#"
     --max-ttl=60                           | hosts               |                       | #   dnsmasq --max-ttl=60: add the TTL to the options success and denial of the plugin cache
     --mx-host=a                            | hosts               |                       | #   dnsmasq --mx-host=a: this command does not know the argument
     --stop-dns-rebind                      | hosts               |                       | #   dnsmasq --stop-dns-rebind: no plugin of CoreDNS checks the addresses in replies
-    --conf-file=/etc/d.conf                | hosts               |                       | #   dnsmasq --conf-file=/etc/d.conf: the options in the file need counterparts of their own
+    --conf-file=/etc/d.conf                | hosts               |                       | #   dnsmasq --conf-file=/etc/d.conf: this command does not read the file, so add the counterparts of its options
     --server=/www.a.b/#                    | stubDomains         | {"a.b": ["10.0.0.1"]} | #   dnsmasq --server=/www.a.b/#: the Corefile has no exception for names within a stub domain: the servers of the stub domain get these queries, too
     --address=/#/10.0.0.3                  | hosts               |                       | #   dnsmasq --address=/#/10.0.0.3: this command writes no rule for all names, or for all names of one label
     --address=/a.b/10.0.0.3                | aliases             | {"a.b": "c.d."}       | #   dnsmasq --address=/a.b/10.0.0.3: the key hosts rejects this: "a.b" is in both keys, hosts and aliases
