@@ -468,8 +468,9 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         match self.external.get(&question) {
             None if self.external.is_closed() => {
                 self.unanswered = true;
-                // Zero steps make the engine discard the message. Otherwise a client would take the
-                // addresses of some aliases for those of all aliases.
+                // `steps` is the work that this answer may still do. If it is zero, the engine
+                // discards the message. Otherwise a client would take the addresses of some aliases
+                // for those of all aliases.
                 if self.external.is_full() && walk.section == Section::Answer {
                     self.steps.set(0);
                 }
