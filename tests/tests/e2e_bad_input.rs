@@ -70,7 +70,7 @@ async fn check(program: &str, args: &str, said: &str) {
         status.code().is_some(),
         "a signal must not end the program: {what}"
     );
-    let reasons: Vec<&String> = stderr.iter().filter(|line| !is_preamble(line)).collect();
+    let reasons: Vec<&String> = stderr.iter().filter(|line| !is_log_or_hint(line)).collect();
     assert_eq!(
         reasons.len(),
         1,
@@ -85,9 +85,9 @@ async fn check(program: &str, args: &str, said: &str) {
     }
 }
 
-/// Returns whether a line may precede the error line: a log line of level info (`I1121
-/// 02:36:24...`), or the first line of the usage text.
-fn is_preamble(line: &str) -> bool {
+/// Returns whether a line may be printed besides the error line: a log line of level info (`I1121
+/// 02:36:24...`), or the hint `Usage of ...`. The nanny prints the hint after the error line.
+fn is_log_or_hint(line: &str) -> bool {
     let mut start = line.chars();
     line.starts_with("Usage of ")
         || start.next() == Some('I') && start.take(4).all(|c| c.is_ascii_digit())

@@ -19,8 +19,9 @@ use crate::server::{CoreDns, PATIENCE, ask, installed};
 /// A `ConfigMap`, and questions for both servers.
 struct Case {
     name: &'static str,
-    /// The keys and their values. `GENERAL` and `STUB` are replaced by the addresses of the two
-    /// upstreams.
+    /// The keys and their values. `STUB` in a value is replaced by the address of the upstream with
+    /// the records [`STUB`]. Each case also gets the key `upstreamNameservers` with the address of
+    /// the upstream with the records [`GENERAL`].
     keys: &'static [(&'static str, &'static str)],
     questions: &'static [&'static str],
 }
@@ -223,8 +224,8 @@ async fn written_corefile_answers_as_kubedns_with_same_config_map() {
 }
 
 /// The RCODE, the answer records with their TTLs, and whether the answer has a SOA record, which
-/// negative answers need. The flags AA and RA always differ, and so do names and timers in SOA
-/// records.
+/// negative answers need. The flags are not compared, because RA, and for some names AA, differ on
+/// purpose. Names and timers in SOA records are not compared either, because they differ, too.
 fn outline(answer: &Response) -> String {
     let mut parts = vec![answer.rcode.clone()];
     parts.extend(answer.answer.iter().cloned());

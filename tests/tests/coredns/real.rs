@@ -1,5 +1,6 @@
-//! Compares the answers of a real `CoreDNS`, with the configuration that `kube-dns check config
-//! --corefile` writes for the flags of a scenario, with the answers in the file of the scenario.
+//! Starts a real `CoreDNS`, if one is installed, for each scenario. `CoreDNS` has the configuration
+//! that `kube-dns check config --corefile` writes for the flags of the scenario. Its answers must
+//! be those in the file of the scenario.
 
 use std::collections::BTreeSet;
 

@@ -457,7 +457,7 @@ fn different_keys(flags: &KubednsFlags, config: &Config) -> Vec<String> {
     }
     if !config.hosts.addresses().is_empty() {
         lines.push(
-            "hosts: answers without records have no SOA record, so no cache keeps them".to_owned(),
+            "hosts: NODATA answers of the plugin hosts have no SOA record, so clients do not cache them".to_owned(),
         );
     }
     let mut targets = config.aliases.values();

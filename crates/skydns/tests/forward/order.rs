@@ -254,7 +254,7 @@ async fn silent_upstream_is_queried_again() {
     );
     assert_eq!(
         asked[0].from, asked[1].from,
-        "both packets must come from the same port: a second port would be one more for a forger to guess"
+        "both packets must come from the same port: with two open ports, a forger has twice the chance to guess one"
     );
 }
 

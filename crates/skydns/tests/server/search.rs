@@ -72,7 +72,7 @@ web.apps.svc A NOERROR
 web.apps.svc| 30 CNAME web.apps.svc.cluster.local.
 web.apps.svc.cluster.local. 30 A 10.96.0.9
 
-# a full name: the CNAME has the TTL of the NXDOMAIN for this name below the search domain corp.test
+# a full name; NXDOMAIN for web.apps.svc.cluster.local.corp.test has TTL 20, and so has the CNAME
 web.apps.svc.cluster.local A NOERROR
 web.apps.svc.cluster.local| 20 CNAME web.apps.svc.cluster.local.
 web.apps.svc.cluster.local. 30 A 10.96.0.9

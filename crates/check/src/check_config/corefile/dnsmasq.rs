@@ -107,7 +107,7 @@ const OPTIONS: &[(&[&str], Counterpart)] = &[
     (
         &["local-ttl"],
         Missing(
-            "names in the cluster and in the key hosts get the TTL of the flag --ttl of kubedns",
+            "in this configuration, names in the cluster and in the key hosts have the TTL of the flag --ttl",
         ),
     ),
     (
@@ -118,7 +118,7 @@ const OPTIONS: &[(&[&str], Counterpart)] = &[
     ),
     (
         &["all-servers"],
-        Missing("the plugin forward queries the servers one after the other"),
+        Missing("CoreDNS queries the servers one after the other"),
     ),
     (&["edns-packet-max", "P"], Missing("add the plugin bufsize")),
     (
@@ -187,7 +187,10 @@ fn add_keys_of(option: &str, data: &mut RawData, domains: &BTreeSet<String>) -> 
             Proposal::Key(key, value) => {
                 merge_key(&mut merged, key, &value);
                 if let Err(error) = dnsconfig::parse_for(&merged, domains) {
-                    return Err(format!("the key {key} rejects this: {}", error.reason()));
+                    return Err(format!(
+                        "as a part of the key {key}, it is not valid: {}",
+                        error.reason()
+                    ));
                 }
             }
             // `--server=/DOMAIN/#` sends a domain within a stub domain to the servers for all
