@@ -1,6 +1,7 @@
-//! Starts a real `CoreDNS`, if one is installed, for each scenario. `CoreDNS` has the configuration
-//! that `kube-dns check config --corefile` writes for the flags of the scenario. Its answers must
-//! be those in the file of the scenario.
+//! Starts a real `CoreDNS`, if one is installed, for each scenario that `is_real` selects.
+//! `CoreDNS` has the configuration that `kube-dns check config --corefile` writes for the flags of
+//! the scenario. Its answers must be those in the file of the scenario, apart from the differences
+//! that `judge` and `DIFFERENT` allow.
 
 use std::collections::BTreeSet;
 

@@ -468,9 +468,9 @@ impl<'q, V: View> AnswerWriter<'q, '_, V> {
         match self.external.get(&question) {
             None if self.external.is_closed() => {
                 self.unanswered = true;
-                // The message lacks the addresses of some aliases, and a client would take it for
-                // complete. So `steps`, the work that this answer may still do, is set to zero: the
-                // engine then discards the message.
+                // If the maximum number of queries is reached, some aliases were never looked up. A
+                // client would take the message for complete. `steps` is the work that this answer
+                // may still do. If it is zero, the engine discards the message.
                 if self.external.is_full() && walk.section == Section::Answer {
                     self.steps.set(0);
                 }

@@ -107,7 +107,7 @@ const OPTIONS: &[(&[&str], Counterpart)] = &[
     (
         &["local-ttl"],
         Missing(
-            "in this configuration, names in the cluster and in the key hosts have the TTL of the flag --ttl",
+            "this configuration gives names in the cluster and in the key hosts the TTL of the flag --ttl of kubedns",
         ),
     ),
     (
@@ -188,7 +188,7 @@ fn add_keys_of(option: &str, data: &mut RawData, domains: &BTreeSet<String>) -> 
                 merge_key(&mut merged, key, &value);
                 if let Err(error) = dnsconfig::parse_for(&merged, domains) {
                     return Err(format!(
-                        "as a part of the key {key}, it is not valid: {}",
+                        "this command converts it to the key {key}, and the key is then not valid: {}",
                         error.reason()
                     ));
                 }

@@ -224,9 +224,9 @@ const DNSMASQ_ARGUMENTS: &str = r#"
     --conf-file=/etc/d.conf                | hosts               |                       | #   dnsmasq --conf-file=/etc/d.conf: this command does not read the file, so add the counterparts of its options
     --server=/www.a.b/#                    | stubDomains         | {"a.b": ["10.0.0.1"]} | #   dnsmasq --server=/www.a.b/#: the Corefile has no exception for names within a stub domain: the servers of the stub domain get these queries, too
     --address=/#/10.0.0.3                  | hosts               |                       | #   dnsmasq --address=/#/10.0.0.3: this command writes no rule for all names, or for all names of one label
-    --address=/a.b/10.0.0.3                | aliases             | {"a.b": "c.d."}       | #   dnsmasq --address=/a.b/10.0.0.3: as a part of the key hosts, it is not valid: "a.b" is in both keys, hosts and aliases
-    --server=/a.b/$(SERVER)                | hosts               |                       | #   dnsmasq --server=/a.b/$(SERVER): as a part of the key stubDomains, it is not valid: invalid nameserver: "$(SERVER)"
-    --address=/$(DOMAIN)/                  | hosts               |                       | #   dnsmasq --address=/$(DOMAIN)/: as a part of the key deniedNames, it is not valid: invalid domain name: "$(DOMAIN)"
+    --address=/a.b/10.0.0.3                | aliases             | {"a.b": "c.d."}       | #   dnsmasq --address=/a.b/10.0.0.3: this command converts it to the key hosts, and the key is then not valid: "a.b" is in both keys, hosts and aliases
+    --server=/a.b/$(SERVER)                | hosts               |                       | #   dnsmasq --server=/a.b/$(SERVER): this command converts it to the key stubDomains, and the key is then not valid: invalid nameserver: "$(SERVER)"
+    --address=/$(DOMAIN)/                  | hosts               |                       | #   dnsmasq --address=/$(DOMAIN)/: this command converts it to the key deniedNames, and the key is then not valid: invalid domain name: "$(DOMAIN)"
 "#;
 
 #[test]
