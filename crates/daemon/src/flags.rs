@@ -98,9 +98,9 @@ pub struct ProgramOptions<P> {
 /// If the program has positional arguments, the words after `--` are these arguments. As in Go,
 /// other words that are neither flags nor values are ignored. In [`Style::Go`], flags after such a
 /// word are ignored, too. The caller must log the ignored words. Unlike kube-dns, this function
-/// rejects a command line that begins with such a word, unless the word is empty: the word may be a
-/// misspelt subcommand. The function also rejects a command line in which one of the ignored words
-/// before `--` is in `subcommands`.
+/// rejects a command line that begins with such a word, because the word may be a misspelt
+/// subcommand. An empty first word is not rejected. The function also rejects a command line in
+/// which one of the ignored words before `--` is in `subcommands`.
 ///
 /// Returns an [`Exit`] as the error if the process must end. Its status is 0 for `--help` (printed
 /// on standard error, as in Go) and `--version` (on standard output), and 2 for any mistake.

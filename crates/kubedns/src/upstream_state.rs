@@ -18,7 +18,7 @@ const HELP: &str =
     "0 while this upstream of this route is silent, or gives no usable answers; else 1.";
 const LABELS: [&str; 2] = ["route", "upstream"];
 const SERVERS: &str = "kubedns_forward_route_servers";
-const HELP_SERVERS: &str = "Number of usable servers of this route: not counted are servers given by name whose address is not known, and servers that forward queries back to kubedns. If 0, names of this route are answered with SERVFAIL.";
+const HELP_SERVERS: &str = "Number of servers of this route, including servers that are down. Servers given by name whose address is not known, and servers that forward queries back to kubedns, are not counted. If 0, names of this route are answered with SERVFAIL.";
 
 /// The route of external names outside stub domains.
 const EXTERNAL_NAMES: &str = ".";
