@@ -69,8 +69,8 @@ pub(crate) struct Supervisor {
     pub(crate) may_restart: bool,
     /// The destinations of `--log-queries` lines.
     pub(crate) query_lines: QueryLines,
-    /// True while the query log needs dnsmasq to log queries. Always false if the user's arguments
-    /// contain `--log-queries=extra`.
+    /// True while dnsmasq has to run with `--log-queries=extra` because the configuration turns on
+    /// the nanny's query log. Always false if the user's arguments already contain this option.
     pub(crate) follow_queries: watch::Receiver<bool>,
     pub(crate) memory_kills: MemoryKills,
     pub(crate) report: Report,

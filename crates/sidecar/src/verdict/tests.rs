@@ -199,11 +199,11 @@ fn upstreams_are_judged_per_route() {
     let up = (".", live, 1);
     let dead_stub = ("acme.local", other, 0);
     for (case, status, expected) in vec![
-        ("the only one", only(silent(other, &["."])), Some(none)),
-        ("of unknown purpose", only(silent(other, &[])), Some(none)),
+        ("only one, silent", only(silent(other, &["."])), Some(none)),
+        ("unknown domains", only(silent(other, &[])), Some(none)),
         ("one of two", live_and(silent(other, &["."])), Some(one)),
-        ("a stub domain", live_and(silent(other, &acme)), Some(stub)),
-        ("a stub domain fails", only(fails(other, &acme)), Some(stub)),
+        ("stub silent", live_and(silent(other, &acme)), Some(stub)),
+        ("stub fails", only(fails(other, &acme)), Some(stub)),
         (
             "refused after answers",
             only(fails(other, &["."])),

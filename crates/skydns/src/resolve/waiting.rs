@@ -139,8 +139,8 @@ impl<B: Backend> Resolver<B> {
         out
     }
 
-    /// Answers a query that waits. `client` is the sender's address for taps (see [`crate::tap`])
-    /// and for the ranking of clients.
+    /// Answers a query that waits. `client` is the sender's address. Taps show it (see
+    /// [`crate::tap`]), and it is counted for the list of the clients with the most queries.
     pub(crate) async fn resolve_waiting(
         self: &Arc<Self>,
         waiting: Box<WaitingQuery<B::View>>,
