@@ -9,12 +9,13 @@ use std::path::Path;
 use apiserver::RunningApiServer;
 use serde_json::json;
 use testkit::config_map;
-use testkit::objects::{mk_cluster_ip, mk_kubeconfig};
+use testkit::objects::mk_cluster_ip;
 use testkit::process::{Process, Program, address};
 use testkit::upstream::{Upstream, Zone};
 use tests::conformance::vector::Response;
+use tests::e2e::write_kubeconfig;
 
-use crate::server::{CoreDns, PATIENCE, ask, installed};
+use crate::server::{ALONE, CoreDns, PATIENCE, ask, assert_listed, installed, until_ready};
 
 /// A `ConfigMap`, and questions for both servers.
 struct Case {
@@ -216,11 +217,7 @@ async fn written_corefile_answers_as_kubedns_with_same_config_map() {
         }
     }
 
-    let listed: BTreeSet<String> = DIFFERENT
-        .iter()
-        .map(|(question, _)| (*question).to_owned())
-        .collect();
-    assert_eq!(differing, listed, "the differences are printed above");
+    assert_listed(&differing, DIFFERENT);
 }
 
 /// The RCODE, the answer records with their TTLs, and whether the answer has a SOA record, which
@@ -257,9 +254,8 @@ impl Servers {
         let stub = Upstream::start(Zone::new(STUB.iter().copied()).handler()).await;
 
         let files = tempfile::tempdir().expect("a temporary directory must be made");
-        let kubeconfig = files.path().join("kubeconfig");
-        let content = mk_kubeconfig(&json!({"server": api_server.url()}), &json!({}));
-        std::fs::write(&kubeconfig, content.to_string()).expect("the file must be written");
+        let kubeconfig = write_kubeconfig(files.path(), &api_server.url(), &json!({}))
+            .expect("the file must be written");
         let volume = files.path().join("config");
         let mut data: Vec<(&str, String)> = case
             .keys
@@ -292,18 +288,13 @@ impl Servers {
 async fn start_kubedns(flags: &[String], config_map: &Path) -> (SocketAddr, Process) {
     let mut process = Program::named("kubedns")
         .args(flags)
-        .args([
-            "--topology=alone",
-            "--dns-bind-address=127.0.0.1",
-            "--dns-port=0",
-            "--healthz-port=0",
-        ])
+        .args(ALONE)
+        .args(["--dns-port=0", "--healthz-port=0"])
         .args([format!("--config-dir={}", config_map.display())])
         .env("PROMETHEUS_PORT", "0")
         .start();
     let server = address(&process.line_with("serving DNS", PATIENCE).await);
-    process
-        .line_with("the first lists from the API server are complete", PATIENCE)
-        .await;
+    let status = address(&process.line_with("serving /readiness", PATIENCE).await);
+    until_ready(&mut process, status, "/readiness").await;
     (server, process)
 }

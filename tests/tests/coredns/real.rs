@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 
 use apiserver::RunningApiServer;
 use serde_json::json;
-use testkit::objects::mk_kubeconfig;
 use testkit::upstream::{Upstream, Zone};
 use tests::conformance::judge::diff;
 use tests::conformance::vector::Response;
+use tests::e2e::write_kubeconfig;
 
 use crate::scenario::{Case, Scenario};
-use crate::server::{CoreDns, ask, installed};
+use crate::server::{CoreDns, ask, assert_listed, installed};
 
 /// The questions, as `SCENARIO: QUESTION`, that the real `CoreDNS` answers differently from the
 /// scenario, each with the reason.
@@ -35,9 +35,8 @@ async fn written_corefile_gives_answers_of_scenarios() {
         // The upstream answers every query with NXDOMAIN, so only names of the cluster exist.
         let upstream = Upstream::start(Zone::new([]).handler()).await;
         let files = tempfile::tempdir().expect("a temporary directory must be made");
-        let kubeconfig = files.path().join("kubeconfig");
-        let content = mk_kubeconfig(&json!({"server": api_server.url()}), &json!({}));
-        std::fs::write(&kubeconfig, content.to_string()).expect("the file must be written");
+        let kubeconfig = write_kubeconfig(files.path(), &api_server.url(), &json!({}))
+            .expect("the file must be written");
 
         let mut flags = scenario.flags.clone();
         flags.extend([
@@ -56,11 +55,7 @@ async fn written_corefile_gives_answers_of_scenarios() {
     }
 
     println!("asked a real CoreDNS {asked} questions");
-    let listed: BTreeSet<String> = DIFFERENT
-        .iter()
-        .map(|(case, _)| (*case).to_owned())
-        .collect();
-    assert_eq!(differing, listed, "the differences are printed above");
+    assert_listed(&differing, DIFFERENT);
 }
 
 /// Whether the test starts a real server for the scenario. The answers of the scenarios `cases-...`

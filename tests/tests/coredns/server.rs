@@ -1,6 +1,7 @@
 //! Runs a real `CoreDNS`, if one is installed, with the configuration that `kube-dns check config
 //! --corefile` writes.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,6 +18,9 @@ use crate::corefile::corefile;
 /// Timeout of each wait during the start of a server. `CoreDNS` becomes ready after its first lists
 /// from the API server.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Flags of kubedns: it serves without dnsmasq, on loopback. The Corefile is written for these flags.
+pub(crate) const ALONE: [&str; 2] = ["--topology=alone", "--dns-bind-address=127.0.0.1"];
 
 /// The path of `CoreDNS`. If none is installed, prints that nothing was tested.
 #[allow(
@@ -53,12 +57,9 @@ impl CoreDns {
     pub(crate) async fn start(program: &Path, flags: &[String], config_map: &Path) -> Self {
         let port = free_port();
         let ready = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
-        let listening = [
-            "--topology=alone".to_owned(),
-            "--dns-bind-address=127.0.0.1".to_owned(),
-            format!("--dns-port={port}"),
-        ];
-        let flags = [flags, &listening].concat();
+        let mut flags = flags.to_vec();
+        flags.extend(ALONE.map(str::to_owned));
+        flags.push(format!("--dns-port={port}"));
         let written = with_free_ports(&corefile(&flags, config_map), ready);
         let files = tempfile::tempdir().expect("a temporary directory must be made");
         let file = files.path().join("Corefile");
@@ -76,22 +77,24 @@ impl CoreDns {
 
     /// Waits until the first lists are complete, and then until the sockets are open.
     async fn wait_until_serving(&mut self, ready: SocketAddr) {
-        eventually(PATIENCE, || {
-            let state = self.process.check();
-            async move {
-                state?;
-                let response = http::get(ready, "/ready").await;
-                let status = response.map_err(|error| error.to_string())?.status;
-                (status == 200).then_some(()).ok_or(status.to_string())
-            }
-        })
-        .await;
+        until_ready(&mut self.process, ready, "/ready").await;
         let probe = Query::new("cluster.local.", "SOA").wire();
         eventually(PATIENCE, || {
             client::udp(self.address, &probe, client::PATIENCE)
         })
         .await;
     }
+}
+
+/// Waits until the page `path` of the process returns 200.
+pub(crate) async fn until_ready(process: &mut Process, server: SocketAddr, path: &str) {
+    process
+        .until("was ready", PATIENCE, async || {
+            http::get(server, path)
+                .await
+                .is_ok_and(|page| page.status == 200)
+        })
+        .await;
 }
 
 /// Sends a question, as `NAME TYPE`, and normalises the answer.
@@ -122,4 +125,14 @@ fn with_free_ports(corefile: &str, ready: SocketAddr) -> String {
         .replace("    health {", &format!("    health {} {{", local()))
         .replace("prometheus :9153", &format!("prometheus {}", local()))
         .replace(":1053", &format!(":{}", free_port()))
+}
+
+/// Panics unless the differing questions are those in `listed`, which has a reason for each.
+#[track_caller]
+pub(crate) fn assert_listed(differing: &BTreeSet<String>, listed: &[(&str, &str)]) {
+    let listed: BTreeSet<String> = listed
+        .iter()
+        .map(|(question, _)| (*question).to_owned())
+        .collect();
+    assert_eq!(*differing, listed, "the differences are printed above");
 }
